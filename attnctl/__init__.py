@@ -1,0 +1,45 @@
+"""attnctl: which attention backend runs on this machine, why, and whether it is right and fast.
+
+Importing this package costs nothing: every public name is loaded on first use, and none of them
+imports torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from attnctl.machine import Machine as Machine
+    from attnctl.model import read_model as read_model
+    from attnctl.model.spec import ModelSpec as ModelSpec
+    from attnctl.probe import probe as probe
+    from attnctl.select import Decision as Decision
+    from attnctl.select import Options as Options
+    from attnctl.select import select as select
+
+# public name -> the module that defines it
+_HOMES = {
+    "Decision": "attnctl.select",
+    "Machine": "attnctl.machine",
+    "ModelSpec": "attnctl.model.spec",
+    "Options": "attnctl.select",
+    "probe": "attnctl.probe",
+    "read_model": "attnctl.model",
+    "select": "attnctl.select",
+}
+
+__all__ = ["Decision", "Machine", "ModelSpec", "Options", "probe", "read_model", "select"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attnctl' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,21 @@
+"""Exit codes, and the one error type whose text is shown to the user as it is."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    OK = 0
+    NO = 1  # the answer is no: nothing eligible, a requested backend unmet, a diff differs
+    USAGE = 2  # wrong usage, or input that cannot be read
+
+
+class AttnctlError(Exception):
+    """One sentence for the user: what is wrong, where (file, key path), what to do about it."""
+
+    exit_code = Exit.USAGE
+
+
+class InputError(AttnctlError):
+    """A file, a key or an option that cannot be read or does not make sense."""
