@@ -172,8 +172,12 @@ def platform_of(machine: Machine) -> Platform:
 
 
 def visible_gpus(machine: Machine) -> tuple[Gpu, ...]:
-    vendor = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}.get(machine.platform)
+    vendor = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}.get(
+        machine.platform
+    )
     if vendor is None:
         return ()
     seen = [g for g in vendor.gpus if g.visible]
-    return tuple(sorted(seen, key=lambda g: g.index if g.logical_index is None else g.logical_index))
+    return tuple(
+        sorted(seen, key=lambda g: g.index if g.logical_index is None else g.logical_index)
+    )

@@ -1,1 +1,3 @@
+"""Reads this machine, or a tape of one, into a Machine."""
 
+from __future__ import annotations
