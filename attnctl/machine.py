@@ -20,7 +20,7 @@ Status = Literal["ok", "absent", "unknown", "timeout", "assumed"]
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a fact came from. `status` other than ok or assumed: `reason` says why it is missing."""
+    """Where a fact came from; `reason` says why it is missing, where it is."""
 
     status: Status
     source: str
@@ -172,12 +172,11 @@ def platform_of(machine: Machine) -> Platform:
 
 
 def visible_gpus(machine: Machine) -> tuple[Gpu, ...]:
-    vendor = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}.get(
-        machine.platform
-    )
-    if vendor is None:
-        return ()
-    seen = [g for g in vendor.gpus if g.visible]
-    return tuple(
-        sorted(seen, key=lambda g: g.index if g.logical_index is None else g.logical_index)
-    )
+    vendors = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}
+    vendor = vendors.get(machine.platform)
+    seen = [gpu for gpu in vendor.gpus if gpu.visible] if vendor else []
+    return tuple(sorted(seen, key=_logical))
+
+
+def _logical(gpu: Gpu) -> int:
+    return gpu.index if gpu.logical_index is None else gpu.logical_index

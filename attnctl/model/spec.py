@@ -83,7 +83,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Layers of one model that make the same demands.
 
-    layers: ids counted from zero inside `stack`. window: tokens that a query may see, itself
+    layers: ids counted from zero inside `stack` (None for models of one stack). window: tokens that a query may see, itself
     included (the convention of transformers), on its left; window_right: tokens to the right where
     the window has two sides, else None. chunk: chunk width of chunked attention.
     head_size / head_size_v: K and V widths; MLA gives the cached row and the latent width, with
@@ -94,7 +94,7 @@ class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     layers: tuple[int, ...]
-    stack: Literal["decoder", "encoder"] = "decoder"
+    stack: Literal["encoder", "decoder"] | None = None
     head_size: int | None = None
     head_size_v: int | None = None
     num_heads: int | None = None
