@@ -83,9 +83,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Layers of one model that make the same demands.
 
-    layers: ids counted from zero inside `stack` (None for models of one stack). window: tokens that a query may see, itself
-    included (the convention of transformers), on its left; window_right: tokens to the right where
-    the window has two sides, else None. chunk: chunk width of chunked attention.
+    layers: ids counted from zero inside `stack` (None for models of one stack).
+    window: tokens that a query may see to its left, itself included (the convention of
+    transformers); window_right: tokens to its right where the window has two sides, else None.
+    chunk: chunk width of chunked attention.
     head_size / head_size_v: K and V widths; MLA gives the cached row and the latent width, with
     one KV head. kv_shared_from: layers that write no KV of their own -> the layer whose cache
     they read. notes: other facts of the family that readers of the decision want to see.
@@ -132,11 +133,7 @@ class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "cross":
             return "encoder_decoder"
         if self.kind == "encoder_self":
-            return (
-                "encoder"
-                if self.stack == "encoder" and self.notes.get("has_decoder")
-                else "encoder_only"
-            )
+            return "encoder" if self.stack == "encoder" else "encoder_only"
         return "decoder"
 
 
