@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from attnctl.decision import Decision as Decision
+    from attnctl.layer import Options as Options
     from attnctl.machine import Machine as Machine
     from attnctl.model import read_model as read_model
     from attnctl.model.spec import ModelSpec as ModelSpec
     from attnctl.probe import probe as probe
-    from attnctl.select import Decision as Decision
-    from attnctl.select import Options as Options
     from attnctl.select import select as select
 
 # public name -> the module that defines it
 _HOMES = {
-    "Decision": "attnctl.select",
+    "Decision": "attnctl.decision",
     "Machine": "attnctl.machine",
     "ModelSpec": "attnctl.model.spec",
-    "Options": "attnctl.select",
+    "Options": "attnctl.layer",
     "probe": "attnctl.probe",
     "read_model": "attnctl.model",
     "select": "attnctl.select",

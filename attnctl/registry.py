@@ -1,0 +1,155 @@
+"""What a backend declares, and where declarations are found.
+
+Every folder of attnctl/backends is a backend; installed distributions add theirs through the
+entry-point group "attnctl.backends". One that does not load is reported and stops nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import msgspec
+
+from attnctl.requirements.rule import Rule, Subject
+
+GROUP = "attnctl.backends"
+
+
+class Rank(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in the default order of one platform; the first that applies counts.
+
+    place: lower is tried earlier. when: None, or a test of machine and layer; a place with a test
+    is owed to a rule, one without to the default order. why: whence the order comes, in a phrase.
+    """
+
+    platform: str
+    place: int
+    why: str = "the field's order"
+    when: Callable[[Subject], bool] | None = None
+
+    def applies(self, subject: Subject) -> bool:
+        return self.platform == subject.platform and (self.when is None or self.when(subject))
+
+
+class Backend(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to compute some operations: what it needs, where it stands, what it caches.
+
+    ops: names of attnctl.layer.OPS' values. is_ssm: keeps a fixed-size state per sequence instead
+    of a KV cache. block_sizes: kernel block sizes; block_multiple: or any multiple of it;
+    prefers_block: the cache block that it asks for where the user fixes none.
+    kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
+    origin: "built-in", or the distribution that brought it.
+    """
+
+    name: str
+    summary: str
+    ops: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    ranks: tuple[Rank, ...] = ()
+    is_ssm: bool = False
+    block_sizes: tuple[int, ...] = ()
+    block_multiple: int | None = None
+    prefers_block: int | None = None
+    kernel: Literal["bundled", "adapter", "planned"] = "planned"
+    origin: str = "built-in"
+
+    def rank(self, subject: Subject) -> Rank | None:
+        """Its place in the default order for this machine and layer; None: not in the order."""
+        for rank in self.ranks:
+            if rank.applies(subject):
+                return rank
+        return None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """A declaration that could not be loaded, with the error and where it came from."""
+
+    name: str
+    origin: str
+    error: str
+
+
+class Registry(msgspec.Struct, frozen=True):
+    backends: tuple[Backend, ...]
+    broken: tuple[Broken, ...] = ()
+
+    def get(self, name: str) -> Backend | None:
+        for backend in self.backends:
+            if backend.name == name:
+                return backend
+        return None
+
+    def of_origin(self, origin: str) -> tuple[Backend, ...]:
+        return tuple(backend for backend in self.backends if backend.origin == origin)
+
+
+def load() -> Registry:
+    """Every declaration that loads, built-in and installed, and each one that does not."""
+    backends: dict[str, Backend] = {}
+    broken: list[Broken] = []
+    for name, origin, read in (*_built_in(), *_installed()):
+        try:
+            backend = _checked(read(), name, origin, backends)
+        except Exception as error:  # a plug-in may raise anything; it is reported, never fatal
+            broken.append(Broken(name, origin, f"{type(error).__name__}: {error}"))
+        else:
+            backends[backend.name] = backend
+    return Registry(tuple(backends.values()), tuple(broken))
+
+
+def _checked(found: object, name: str, origin: str, taken: dict[str, Backend]) -> Backend:
+    if not isinstance(found, Backend):
+        raise TypeError(f"expected a Backend, found {type(found).__name__}")
+    if origin == "built-in" and found.name.lower() != name:
+        raise ValueError(f"the folder {name} declares {found.name}")
+    if found.name in taken:
+        raise ValueError(f"the name {found.name} is taken by {taken[found.name].origin}")
+    return found if found.origin == origin else msgspec.structs.replace(found, origin=origin)
+
+
+def _built_in() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    from attnctl import backends
+
+    for name in sorted(os.listdir(os.path.dirname(backends.__file__))):  # noqa: PTH120, PTH208
+        if not name.startswith(("_", ".")) and "." not in name:
+            yield name, "built-in", _reader(f"attnctl.backends.{name}")
+
+
+def _reader(module: str) -> Callable[[], object]:
+    def read() -> object:
+        __import__(module)
+        return sys.modules[module].BACKEND
+
+    return read
+
+
+def _installed() -> Iterator[tuple[str, str, Callable[[], object]]]:
+    if not any(_mentions_group(folder) for folder in sys.path):
+        return
+    # this import costs as much as the whole of typer, so it waits until a plug-in is there
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP):
+        origin = entry.dist.name if entry.dist else entry.value
+        yield entry.name, origin, entry.load
+
+
+def _mentions_group(folder: str) -> bool:
+    """True where an installed distribution in this folder offers backends."""
+    try:
+        names = os.listdir(folder or ".")  # noqa: PTH208
+    except OSError:
+        return False
+    infos = (name for name in names if name.endswith((".dist-info", ".egg-info")))
+    return any(_offers(f"{folder or '.'}/{name}/entry_points.txt") for name in infos)
+
+
+def _offers(path: str) -> bool:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return f"[{GROUP}]" in file.read()
+    except OSError:
+        return False

@@ -1,0 +1,192 @@
+"""Decides which backend serves a group of layers on a machine, and keeps every reason.
+
+`select` is one pure function over values: table, JSON, profile and tests render the Decision that
+it returns.
+"""
+
+from __future__ import annotations
+
+from attnctl.decision import Beaten, Candidate, Decision, Evidence, Pick
+from attnctl.findings import Verdict
+from attnctl.layer import Layer, Options, layer_of
+from attnctl.machine import Gpu, Machine, Platform
+from attnctl.memo import Memo
+from attnctl.model.spec import ModelSpec
+from attnctl.registry import Backend, Rank, Registry
+from attnctl.requirements.rule import Subject
+
+AUTO = Options()
+
+# past every declared place: a backend that stands in no order of this platform
+UNRANKED = 10_000
+
+
+def select_model(
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options = AUTO,
+    *,
+    memo: Memo | None = None,
+    device: int = 0,
+) -> tuple[Decision, ...]:
+    """One decision per group of layers of a model, in the model's order."""
+    memo = memo or Memo()
+    return tuple(
+        select(layer_of(spec, group, options), machine, registry, options, memo=memo, device=device)
+        for group in spec.groups
+    )
+
+
+def select(
+    layer: Layer,
+    machine: Machine,
+    registry: Registry,
+    options: Options = AUTO,
+    *,
+    memo: Memo | None = None,
+    device: int = 0,
+) -> Decision:
+    """The decision for one layer on one device (its logical index) of a machine."""
+    subject = subject_of(machine, layer, device)
+    if layer.group.kind == "none":
+        return _decision(layer, None, ())
+    scored = _score(registry, subject, memo or Memo())
+    eligible = [entry for entry in scored if entry[1].ok]
+    best = _pick(eligible, subject, options) if eligible else None
+    requested = options.requested(layer.group.kind)
+    candidates = tuple(candidate for _, candidate, _ in scored)
+    if requested is None:
+        return _decision(layer, best, candidates)
+    return _decide_request(requested, layer, scored, best, subject, options)
+
+
+def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
+    gpus = machine.gpus
+    gpu: Gpu | None = gpus[min(device, len(gpus) - 1)] if gpus else None
+    platform: Platform = machine.platform if gpus else "cpu"
+    return Subject(machine, platform, gpu, layer)
+
+
+Scored = tuple[Backend, Candidate, Rank | None]
+
+
+def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
+    """Every backend with its findings: eligible ones first, then by place, then by name."""
+    scored = []
+    for backend in registry.backends:
+        findings = memo.findings(backend, subject)
+        rank = backend.rank(subject)
+        candidate = Candidate(
+            name=backend.name,
+            ok=all(finding.verdict is Verdict.MET for finding in findings),
+            kernel=backend.kernel,
+            place=rank.place if rank else None,
+            findings=findings,
+        )
+        scored.append((backend, candidate, rank))
+    scored.sort(key=_order)
+    return scored
+
+
+def _order(entry: Scored) -> tuple[bool, int, str]:
+    place = entry[1].place
+    return (not entry[1].ok, UNRANKED if place is None else place, entry[1].name)
+
+
+def _pick(eligible: list[Scored], subject: Subject, options: Options) -> Pick:
+    backend, _, rank = eligible[0]
+    beat = tuple(_beaten(entry, rank) for entry in eligible[1:])
+    if not beat:
+        evidence: Evidence = "only"
+        why = "the only backend that meets every requirement"
+    else:
+        evidence, why = beat[0].evidence, f"before {beat[0].name}: {beat[0].because}"
+    return _as_pick(backend, evidence, why, beat, subject)
+
+
+def _beaten(entry: Scored, winner: Rank | None) -> Beaten:
+    _, candidate, rank = entry
+    if winner is None:
+        return Beaten(candidate.name, "by name: neither stands in this platform's order", "default")
+    if rank is None:
+        return Beaten(candidate.name, "it stands in no order of this platform", "default")
+    evidence: Evidence = "rule" if winner.when is not None else "default"
+    return Beaten(candidate.name, winner.why, evidence)
+
+
+def _as_pick(
+    backend: Backend, evidence: Evidence, why: str, beat: tuple[Beaten, ...], subject: Subject
+) -> Pick:
+    planned = backend.kernel == "planned"
+    return Pick(
+        name=backend.name,
+        evidence=evidence,
+        why=why,
+        beat=beat,
+        is_ssm=backend.is_ssm,
+        runnable=not planned,
+        block_size=block_of(backend, subject.layer),
+        note="not runnable yet: its kernel is planned" if planned else "",
+    )
+
+
+DEFAULT_BLOCK = 16
+
+
+def block_of(backend: Backend, layer: Layer) -> int | None:
+    """Tokens per cache page: the user's size, the backend's preference, or the field's 16.
+
+    Where 16 is not one of the backend's sizes, its smallest (vLLM 0.33's rule).
+    """
+    if not layer.group.needs_kv_cache or backend.is_ssm:
+        return None
+    if layer.block_size is not None:
+        return layer.block_size
+    if backend.prefers_block is not None:
+        return backend.prefers_block
+    units = (backend.block_multiple,) if backend.block_multiple else backend.block_sizes
+    if not units or any(DEFAULT_BLOCK % unit == 0 for unit in units):
+        return DEFAULT_BLOCK
+    return min(units)
+
+
+def _decide_request(
+    requested: str,
+    layer: Layer,
+    scored: list[Scored],
+    best: Pick | None,
+    subject: Subject,
+    options: Options,
+) -> Decision:
+    candidates = tuple(candidate for _, candidate, _ in scored)
+    for backend, candidate, _ in scored:
+        if candidate.name == requested and candidate.ok:
+            pick = _as_pick(backend, "requested", "requested by --backend", (), subject)
+            return _decision(layer, pick, candidates, requested)
+    if options.allow_fallback and best is not None:
+        note = f"{requested} cannot serve these layers; --allow-fallback took {best.name}"
+        return _decision(layer, best, candidates, requested, notes=(note,))
+    return _decision(layer, None, candidates, requested, would_pick=best)
+
+
+def _decision(
+    layer: Layer,
+    pick: Pick | None,
+    candidates: tuple[Candidate, ...],
+    requested: str | None = None,
+    would_pick: Pick | None = None,
+    notes: tuple[str, ...] = (),
+) -> Decision:
+    return Decision(
+        group=layer.group,
+        op=layer.op,
+        features=layer.features,
+        dtype=layer.dtype,
+        kv_cache_dtype=layer.kv_cache_dtype,
+        pick=pick,
+        requested=requested,
+        would_pick=would_pick,
+        candidates=candidates,
+        notes=notes,
+    )
