@@ -82,6 +82,11 @@ class Registry(msgspec.Struct, frozen=True):
                 return backend
         return None
 
+    def packages(self) -> tuple[str, ...]:
+        """Every package that some backend's rules ask about, sorted."""
+        rules = (rule for backend in self.backends for rule in backend.rules)
+        return tuple(sorted({name for rule in rules for name in rule.packages}))
+
     def of_origin(self, origin: str) -> tuple[Backend, ...]:
         return tuple(backend for backend in self.backends if backend.origin == origin)
 

@@ -75,7 +75,7 @@ def flash_kernel() -> Rule:
             return unknown("flash_version", wanted, "packages not probed", "", fix)
         return unmet("flash_version", wanted, "not installed", "packages", fix)
 
-    return Rule("flash_version", "both", check)
+    return Rule("flash_version", "both", check, (*PACKAGES.values(), "vllm"))
 
 
 def flash_head_size() -> Rule:

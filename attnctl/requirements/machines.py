@@ -141,7 +141,7 @@ def package(*names: str, platforms: tuple[str, ...] = (), code: str = "package_m
         source = seen[0][1].source if seen else "packages"
         return unmet(code, wanted, "not installed", source, install)
 
-    return Rule(code, "machine", check)
+    return Rule(code, "machine", check, names)
 
 
 def triton() -> list[Rule]:

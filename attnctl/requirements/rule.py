@@ -32,8 +32,12 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rule(NamedTuple):
-    """A named check. `about` says what it looks at, so that it is not asked again in vain."""
+    """A named check. `about` says what it looks at, so that it is not asked again in vain.
+
+    packages: the packages whose presence it asks about.
+    """
 
     code: str
     about: Literal["machine", "layer", "both"]
     check: Callable[[Subject], Finding | None]
+    packages: tuple[str, ...] = ()
