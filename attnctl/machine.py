@@ -171,9 +171,19 @@ def platform_of(machine: Machine) -> Platform:
     return "cpu"
 
 
+VENDORS = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel"}
+"""Platform -> the name of its vendor's share of a Machine."""
+
+
+def vendor_of(machine: Machine) -> Vendor | None:
+    """The share of the vendor whose GPUs are in use; None on a CPU."""
+    name = VENDORS.get(machine.platform)
+    vendor: Vendor | None = getattr(machine, name) if name else None
+    return vendor
+
+
 def visible_gpus(machine: Machine) -> tuple[Gpu, ...]:
-    vendors = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}
-    vendor = vendors.get(machine.platform)
+    vendor = vendor_of(machine)
     seen = [gpu for gpu in vendor.gpus if gpu.visible] if vendor else []
     return tuple(sorted(seen, key=_logical))
 

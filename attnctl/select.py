@@ -6,6 +6,8 @@ it returns.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attnctl.decision import Beaten, Candidate, Decision, Evidence, Pick
 from attnctl.findings import Verdict
 from attnctl.layer import Layer, Options, layer_of
@@ -15,10 +17,16 @@ from attnctl.model.spec import ModelSpec
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements.rule import Subject
 
+if TYPE_CHECKING:
+    from attnctl.profile.document import Profile
+    from attnctl.profile.order import Order
+
 AUTO = Options()
 
 # past every declared place: a backend that stands in no order of this platform
 UNRANKED = 10_000
+
+Scored = tuple[Backend, Candidate, Rank | None]
 
 
 def select_model(
@@ -29,12 +37,14 @@ def select_model(
     *,
     memo: Memo | None = None,
     device: int = 0,
+    profile: Profile | None = None,
 ) -> tuple[Decision, ...]:
     """One decision per group of layers of a model, in the model's order."""
     memo = memo or Memo()
+    layers = (layer_of(spec, group, options) for group in spec.groups)
     return tuple(
-        select(layer_of(spec, group, options), machine, registry, options, memo=memo, device=device)
-        for group in spec.groups
+        select(layer, machine, registry, options, memo=memo, device=device, profile=profile)
+        for layer in layers
     )
 
 
@@ -46,19 +56,35 @@ def select(
     *,
     memo: Memo | None = None,
     device: int = 0,
+    profile: Profile | None = None,
 ) -> Decision:
-    """The decision for one layer on one device (its logical index) of a machine."""
+    """The decision for one layer on one device (its logical index) of a machine.
+
+    profile: one that fits the device (attnctl.profile.match); it may reorder what is eligible.
+    """
     subject = subject_of(machine, layer, device)
     if layer.group.kind == "none":
         return _decision(layer, None, ())
     scored = _score(registry, subject, memo or Memo())
     eligible = [entry for entry in scored if entry[1].ok]
-    best = _pick(eligible, subject, options) if eligible else None
+    order = _measured(profile, layer, eligible)
+    if order is not None:
+        eligible.sort(key=lambda entry: order.names.index(entry[1].name))
+        scored = [*eligible, *scored[len(eligible) :]]
+    best = _pick(eligible, subject, order) if eligible else None
     requested = options.requested(layer.group.kind)
-    candidates = tuple(candidate for _, candidate, _ in scored)
-    if requested is None:
-        return _decision(layer, best, candidates)
-    return _decide_request(requested, layer, scored, best, subject, options)
+    if requested is not None:
+        return _decide_request(requested, layer, scored, best, subject, options)
+    return _decision(layer, best, tuple(candidate for _, candidate, _ in scored))
+
+
+def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> Order | None:
+    if profile is None:
+        return None
+    # a run without a profile does not pay for the module
+    from attnctl.profile.order import measured_order
+
+    return measured_order(profile, layer, [candidate.name for _, candidate, _ in eligible])
 
 
 def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
@@ -66,9 +92,6 @@ def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
     gpu: Gpu | None = gpus[min(device, len(gpus) - 1)] if gpus else None
     platform: Platform = machine.platform if gpus else "cpu"
     return Subject(machine, platform, gpu, layer)
-
-
-Scored = tuple[Backend, Candidate, Rank | None]
 
 
 def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
@@ -94,9 +117,9 @@ def _order(entry: Scored) -> tuple[bool, int, str]:
     return (not entry[1].ok, UNRANKED if place is None else place, entry[1].name)
 
 
-def _pick(eligible: list[Scored], subject: Subject, options: Options) -> Pick:
+def _pick(eligible: list[Scored], subject: Subject, order: Order | None) -> Pick:
     backend, _, rank = eligible[0]
-    beat = tuple(_beaten(entry, rank) for entry in eligible[1:])
+    beat = tuple(_beaten(entry, rank, order) for entry in eligible[1:])
     if not beat:
         evidence: Evidence = "only"
         why = "the only backend that meets every requirement"
@@ -105,8 +128,10 @@ def _pick(eligible: list[Scored], subject: Subject, options: Options) -> Pick:
     return _as_pick(backend, evidence, why, beat, subject)
 
 
-def _beaten(entry: Scored, winner: Rank | None) -> Beaten:
+def _beaten(entry: Scored, winner: Rank | None, order: Order | None) -> Beaten:
     _, candidate, rank = entry
+    if order is not None and candidate.name in order.because:
+        return Beaten(candidate.name, order.because[candidate.name], "measured")
     if winner is None:
         return Beaten(candidate.name, "by name: neither stands in this platform's order", "default")
     if rank is None:

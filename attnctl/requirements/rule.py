@@ -9,7 +9,7 @@ import msgspec
 
 from attnctl.findings import Finding
 from attnctl.layer import Layer
-from attnctl.machine import Gpu, Machine, Platform
+from attnctl.machine import VENDORS, Gpu, Machine, Platform
 
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
@@ -27,7 +27,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def device_path(self) -> str:
-        vendor = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel"}.get(self.platform)
+        vendor = VENDORS.get(self.platform)
         return f"{vendor}.gpus.{self.gpu.index}." if vendor and self.gpu else "cpu."
 
 

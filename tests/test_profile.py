@@ -1,0 +1,191 @@
+"""Profiles: what fits, what is stale, what is dead; only eligible backends are reordered."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from attnctl.exits import InputError
+from attnctl.layer import Options, layer_of
+from attnctl.machine import Cpu, Gpu, Machine, Package, Vendor
+from attnctl.model.spec import LayerGroup, ModelSpec
+from attnctl.profile import (
+    Entry,
+    Key,
+    Point,
+    Profile,
+    Timing,
+    Versions,
+    match,
+    measured_order,
+    parse,
+    shape_of,
+)
+from attnctl.registry import Backend, Rank, Registry
+from attnctl.requirements import head_sizes, operation
+from attnctl.select import select
+
+GROUP = LayerGroup(kind="full", layers=(0,), num_heads=8, num_kv_heads=2, head_size=64)
+LAYER = layer_of(ModelSpec(model_type="m", groups=(GROUP,), dtype="bfloat16"), GROUP, Options())
+KEY = Key(vendor="amd", arch="gfx942", pci_id="1002:74a2", unit_count=80)
+
+
+def machine(name: str = "AMD Instinct MI308X", driver: str = "6.1", **versions: str) -> Machine:
+    gpu = Gpu(index=0, name=name, arch="gfx942", pci_id="1002:74a2", unit_count=80)
+    packages = {n: Package(status="ok", source="test", version=v) for n, v in versions.items()}
+    amd = Vendor(status="ok", driver=driver, gpus=(gpu,))
+    return Machine(name="m", amd=amd, cpu=Cpu(), packages=packages)
+
+
+def profile(*timings: tuple[float, ...], names: tuple[str, ...], **more: object) -> Profile:
+    points = tuple(
+        Point(
+            phase="decode",
+            batch=batch,
+            context=1024,
+            timings=tuple(Timing(backend=n, median_us=t) for n, t in zip(names, row, strict=True)),
+        )
+        for batch, row in zip((1, 8, 64), timings, strict=False)
+    )
+    entry = Entry(shape=shape_of(LAYER), points=points, kernels=more.pop("kernels", {}))  # type: ignore[arg-type]
+    return Profile(name="p", key=KEY, entries=(entry,), measured="2026-08-01", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["AMD_Instinct_MI308X_OAM", "AMD Radeon Graphics", None])
+def test_a_profile_is_found_whatever_the_image_calls_the_card(name: str | None) -> None:
+    """The key is vendor, arch, PCI device and unit count; the marketing name has no say."""
+    box = machine(name=name or "")
+    assert match(profile(names=()), box, box.gpus[0]).status == "valid"
+
+
+@pytest.mark.parametrize("field", ["vendor", "arch", "pci_id", "unit_count"])
+def test_another_key_is_foreign_and_says_which_field(field: str) -> None:
+    """A profile of another part is not used, and the finding names both values."""
+    other = msgspec.structs.replace(KEY, **{field: 79 if field == "unit_count" else "other"})
+    foreign = msgspec.structs.replace(profile(names=()), key=other)
+    box = machine()
+    found = match(foreign, box, box.gpus[0])
+    assert found.status == "foreign"
+    assert not found.usable
+    assert [f.wanted for f in found.findings if not f.met] == [f"{field} {getattr(other, field)}"]
+
+
+@pytest.mark.parametrize(
+    ("now", "status", "note"),
+    [
+        ({"triton": "3.7.1", "torch": "2.8.0"}, "stale", "profile_version"),
+        ({"triton": "3.4.0", "torch": "2.8.0"}, "valid", None),
+        ({"triton": "3.4.0", "torch": "2.8.0", "driver": "580.2"}, "valid", "profile_driver"),
+        ({"torch": "2.8.0"}, "stale", "profile_version"),  # a version that nobody could tell
+    ],
+)
+def test_another_compiler_is_stale_and_another_driver_a_note(
+    now: dict[str, str], status: str, note: str | None
+) -> None:
+    """Stale profiles are used with a warning; an unknown version never locks the file."""
+    timed = profile(names=(), versions=Versions(torch="2.8.0", triton="3.4.0", driver="570.1"))
+    box = machine(**{"driver": "570.1", **now})
+    found = match(timed, box, box.gpus[0])
+    assert (found.status, found.usable) == (status, True)
+    assert [f.code for f in found.findings if not f.met] == ([note] if note else [])
+
+
+def test_timings_of_a_changed_kernel_are_dead_and_the_others_live() -> None:
+    """An edited kernel expires only its own timings."""
+    timed = profile(
+        (9.0, 3.0, 5.0), names=("A", "B", "C"), kernels={"A": "aaa", "B": "aaa", "C": "aaa"}
+    )
+    order = measured_order(timed, LAYER, ["A", "B", "C"], {"A": "aaa", "B": "bbb", "C": "aaa"})
+    assert order is not None
+    assert order.names == ("C", "A", "B")
+
+
+@pytest.mark.parametrize("run", [(10.0, 10.05, 14.0), (10.06, 10.01, 14.1), (10.03, 10.02, 13.9)])
+def test_within_two_percent_the_earlier_one_wins_every_time(run: tuple[float, ...]) -> None:
+    """Noise does not change the winner between two runs."""
+    order = measured_order(profile(run, names=("A", "B", "C")), LAYER, ["A", "B", "C"])
+    assert order is not None
+    assert order.names == ("A", "B", "C")
+
+
+def backends(*, b2_heads: int = 64) -> Registry:
+    def declare(name: str, place: int, heads: int) -> Backend:
+        return Backend(
+            name=name,
+            summary="invented",
+            ops=("paged",),
+            rules=(operation("paged"), head_sizes(heads)),
+            ranks=(Rank(platform="rocm", place=place),),
+        )
+
+    return Registry((declare("B1", 10, 64), declare("B2", 20, b2_heads)))
+
+
+def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
+    """The registry's first choice loses to a measured faster one, with both ratios shown."""
+    timed = profile((100.0, 73.0), (100.0, 59.0), names=("B1", "B2"))
+    box = machine()
+    assert select(LAYER, box, backends()).pick.name == "B1"  # type: ignore[union-attr]
+    pick = select(LAYER, box, backends(), profile=timed).pick
+    assert pick is not None
+    assert (pick.name, pick.evidence) == ("B2", "measured")
+    assert "0.73x its time at decode B=1" in pick.why
+    assert "0.59x its time at decode B=8" in pick.why
+    assert "measured 2026-08-01" in pick.why
+
+
+def test_a_profile_never_makes_an_ineligible_backend_eligible() -> None:
+    """However fast it was, a backend that fails a rule is not picked."""
+    timed = profile((100.0, 1.0), names=("B1", "B2"))
+    decision = select(LAYER, machine(), backends(b2_heads=128), profile=timed)
+    assert decision.pick is not None
+    assert decision.pick.name == "B1"
+
+
+def test_a_shape_that_was_not_timed_keeps_the_default_order() -> None:
+    """No far neighbour decides."""
+    timed = profile((100.0, 1.0), names=("B1", "B2"))
+    wide = msgspec.structs.replace(LAYER, kv_heads=8)
+    assert measured_order(timed, wide, ["B1", "B2"]) is None
+
+
+def test_one_bad_entry_is_left_out_and_named() -> None:
+    """The rest of the profile is used."""
+    good = profile((2.0, 1.0), names=("B1", "B2"))
+    document = msgspec.to_builtins(good)
+    document["entries"] = [*document["entries"], {"shape": {"op": 7}, "points": []}]
+    read = parse(msgspec.json.encode(document), "p.json")
+    assert read.entries == good.entries
+    assert len(read.bad_entries) == 1
+    assert "entries[1]" in read.bad_entries[0]
+
+
+def test_a_newer_minor_version_is_read_for_what_is_known() -> None:
+    """Keys that this version has not heard of are ignored."""
+    document = {**msgspec.to_builtins(profile(names=())), "schema": "attnctl.profile/1.9", "new": 1}
+    assert parse(msgspec.json.encode(document), "p.json").key == KEY
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "not a profile"),
+        (b"[1]", "not a profile"),
+        (
+            b'{"schema": "attnctl.profile/2", "name": "x", "key": {"vendor": "a", "arch": "b"}}',
+            "upgrade",
+        ),
+        (
+            b'{"schema": "attnctl.profile/1", "name": "x", "key": {"vendor": 3, "arch": "b"}}',
+            "$.key",
+        ),
+        (b"\xff\xfe", "not a profile"),
+        (b'{"schema": "attnctl.profile/1", "key": ' + b"[" * 100_000, "not a profile"),
+    ],
+)
+def test_a_file_that_is_no_profile_is_one_sentence(text: bytes, says: str) -> None:
+    """Damage to the document as a whole is an input error that names the file."""
+    with pytest.raises(InputError, match=r"p\.json") as error:
+        parse(text, "p.json")
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
