@@ -1,0 +1,165 @@
+"""Finds and loads machines by name (the bundled what-if files) or by path (`probe --save`).
+
+Loading one machine reads one file; listing the names reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.machine import SCHEMA, Machine
+
+# other spellings of a bundled machine, squashed as `_squash` does -> its file name
+_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "a100": "a100-80gb",
+        "a10040": "a100-40gb",
+        "a10080": "a100-80gb",
+        "h100sxm": "h100",
+        "h100sxm5": "h100",
+        "h200sxm": "h200",
+        "dgxspark": "gb10",
+        "spark": "gb10",
+        "jetsonthor": "thor",
+        "jetsonagxthor": "thor",
+        "3090": "rtx3090",
+        "4090": "rtx4090",
+        "5090": "rtx5090",
+        "7900xtx": "rx7900xtx",
+        "9070xt": "rx9070xt",
+        "8060s": "strix-halo",
+        "ryzenaimax395": "strix-halo",
+        "gpumax1550": "max1550",
+        "datacentergpumax1550": "max1550",
+        "a770": "arc-a770",
+        "b580": "arc-b580",
+        "milan": "zen3",
+        "genoa": "zen4",
+        "turin": "zen5",
+        "icelakesp": "icelake",
+        "spr": "sapphire-rapids",
+        "gracecpu": "grace",
+    }
+)
+# the maker goes before the product line: "NVIDIA GeForce RTX 4090"
+_BRANDS = ("nvidia", "amd", "intel", "geforce", "tesla", "radeon", "instinct")
+_MAJOR = int(SCHEMA.rpartition("/")[2])
+_FAMILY = SCHEMA.rpartition("/")[0]
+
+
+class _Header(msgspec.Struct, frozen=True):
+    schema: str = SCHEMA
+
+
+def folder() -> Path:
+    """The folder of the bundled machines: in an installed wheel, or beside a checkout's package."""
+    package = Path(__file__).parent
+    installed = package / "profiles" / "machines"
+    return installed if installed.is_dir() else package.parent / "profiles" / "machines"
+
+
+def names() -> tuple[str, ...]:
+    """The names of the bundled machines, sorted."""
+    try:
+        return tuple(sorted(p.stem for p in folder().iterdir() if p.suffix == ".json"))
+    except OSError:
+        return ()
+
+
+def find(name: str) -> Path | None:
+    """The file of a bundled machine, or None.
+
+    Case, spaces, dashes and brands do not count: "NVIDIA H200" and "RTX-4090" are found.
+    """
+    if _looks_like_path(name):
+        return None
+    known = names()
+    key = _squash(name)
+    target = next((other for other in known if _squash(other) == key), _ALIASES.get(key))
+    return folder() / f"{target}.json" if target in known else None
+
+
+def load(source: str) -> Machine:
+    """The machine of a bundled name, or of the file at that path; a name goes before a file.
+
+    Raises InputError where neither exists or the file is not a machine that this version can read.
+    """
+    path = find(source)
+    return _decode(_read(path or Path(source), source), source if path is None else str(path))
+
+
+def _looks_like_path(source: str) -> bool:
+    return "/" in source or "\\" in source or source.endswith(".json")
+
+
+def _squash(name: str) -> str:
+    """The letters and digits of a name in lower case, without leading brands."""
+    key = "".join(character for character in name.lower() if character.isalnum())
+    for brand in _BRANDS:
+        key = key.removeprefix(brand)
+    return key
+
+
+def _read(path: Path, source: str) -> bytes:
+    if not source:
+        raise InputError(_not_found("''"))
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(_not_found(source)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{source}: cannot be read: {reason}") from None
+
+
+def _decode(data: bytes, where: str) -> Machine:
+    try:
+        _check_schema(msgspec.json.decode(data, type=_Header).schema, where)
+        return msgspec.json.decode(data, type=Machine)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(str(error), where)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        reason = str(error).removesuffix(".")
+        raise InputError(
+            f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
+        ) from None
+
+
+def _check_schema(schema: str, where: str) -> None:
+    family, _, version = schema.rpartition("/")
+    major = version.partition(".")[0]
+    if family != _FAMILY or not (major.isascii() and major.isdigit()):
+        raise InputError(f"{where}: schema: {schema!r} is not a machine file (wanted {SCHEMA!r})")
+    if int(major) > _MAJOR:
+        raise InputError(
+            f"{where}: schema: {schema!r} is newer than this attnctl reads ({SCHEMA!r}): "
+            "upgrade attnctl, or save the machine again with this version"
+        )
+
+
+def _explain(message: str, where: str) -> str:
+    """One sentence out of msgspec's "Expected `int`, got `str` - at `$.cpu.cores`"."""
+    problem, _, at = message.partition(" - at ")
+    key_path = at.strip("`").removeprefix("$").removeprefix(".")
+    what = problem[:1].lower() + problem[1:].replace("`", "'")
+    place = f"{where}: {key_path}" if key_path else where
+    return f"{place}: {what}: correct it, or write the file again with `attnctl probe --save FILE`"
+
+
+def _not_found(source: str) -> str:
+    if _looks_like_path(source):
+        return f"{source}: no such machine file: write one with `attnctl probe --save FILE`"
+    from difflib import get_close_matches
+
+    known = names()
+    spellings = {_squash(name): name for name in known}
+    spellings.update((alias, name) for alias, name in _ALIASES.items() if name in known)
+    close = get_close_matches(_squash(source), spellings, n=3, cutoff=0.7)
+    near = list(dict.fromkeys(spellings[key] for key in close))
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+    return f"{source}: no machine or file of that name: {hint}"
