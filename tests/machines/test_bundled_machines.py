@@ -22,8 +22,8 @@ PLATFORMS = {"cuda": NVIDIA, "rocm": AMD, "xpu": INTEL, "cpu": CPU}
 EXPECTED = {name: platform for platform, words in PLATFORMS.items() for name in words.split()}
 
 PACKAGES = """
-    torch triton flash_attn flash_attn_3 flash_attn_4 flashinfer flashinfer_cubin flash_mla aiter fla
-    mamba_ssm causal_conv1d vllm sglang transformers vllm_xpu_kernels amdsmi
+    torch triton flash_attn flash_attn_3 flash_attn_4 flashinfer flashinfer_cubin flash_mla aiter
+    fla mamba_ssm causal_conv1d vllm sglang transformers vllm_xpu_kernels amdsmi
 """
 
 
