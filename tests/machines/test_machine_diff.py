@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from probed import changed, probed_h200, with_gpu, zen3_guest
 
 from attnctl.machine import Memory, Vendor
 from attnctl.machine_diff import Difference, differences, static_differences
 from attnctl.machines import load, names
+from tests.machines.probed import changed, probed_h200, with_gpu, zen3_guest
 
 
 @pytest.mark.parametrize("name", names())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-from probed import changed, probed_h200, with_gpu, zen3_guest
 
 from attnctl.findings import unknown
 from attnctl.machine import Fact, Memory, Package
 from attnctl.machine_diff import Difference, differences, static_differences
 from attnctl.machines import load
+from tests.machines.probed import changed, probed_h200, with_gpu, zen3_guest
 
 
 def test_what_moves_between_two_boots_does_not_change_a_selection() -> None:
