@@ -70,7 +70,13 @@ def differences(old: Machine, new: Machine) -> tuple[Difference, ...]:
 
     Exact, and a fact that only one side knows counts. Names, sources and counters do not.
     """
-    return tuple(_walk("", msgspec.to_builtins(old), msgspec.to_builtins(new)))
+    return tuple(_walk("", _selected_on(old), _selected_on(new)))
+
+
+def _selected_on(machine: Machine) -> Any:
+    """The machine as decoded JSON, an absent package left out: not listed means the same."""
+    packages = {n: p for n, p in machine.packages.items() if p.status != "absent"}
+    return msgspec.to_builtins(msgspec.structs.replace(machine, packages=packages))
 
 
 def _vendor(name: str, old: Vendor, new: Vendor) -> Iterator[Difference]:
@@ -80,7 +86,7 @@ def _vendor(name: str, old: Vendor, new: Vendor) -> Iterator[Difference]:
         return
     for index in range(max(len(old.gpus), len(new.gpus))):
         pair = [gpus[min(index, len(gpus) - 1)] for gpus in (old.gpus, new.gpus)]
-        yield from _gpu(f"{name}.gpus[{index}]", pair[0], pair[1])
+        yield from _gpu(f"{name}.gpus.{index}", pair[0], pair[1])
 
 
 def _gpu(path: str, old: Gpu, new: Gpu) -> Iterator[Difference]:
@@ -137,7 +143,7 @@ def _walk_lists(path: str, old: Sequence[Any], new: Sequence[Any]) -> Iterator[D
                 yield Difference(f"{path}.{word}", word in old, word in new)
     elif kinds == {dict}:
         for index, (left, right) in enumerate(zip_longest(old, new)):
-            yield from _walk(f"{path}[{index}]", left, right)
+            yield from _walk(f"{path}.{index}", left, right)
     elif tuple(old) != tuple(new):
         yield Difference(path, tuple(old), tuple(new))
 
