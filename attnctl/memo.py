@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnctl.findings import Finding, Verdict
+from attnctl.layer import Layer, Options, layer_of
+from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Backend
 from attnctl.requirements.rule import Rule, Subject
 
@@ -13,13 +15,24 @@ class Memo:
     """Findings that were already made, so that a sweep asks no rule twice about the same thing.
 
     Rules about the machine are asked once per machine and device, rules about the layer once per
-    layer. Holds the values that it saw, so that an id is never reused.
+    layer, and a group of layers under the same options is the same layer. Holds the values that it
+    saw, so that an id is never reused.
     """
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int, int], tuple[Finding, ...]] = {}
         self._kept: list[object] = []
+        self._layers: dict[tuple[int, int, int], Layer] = {}
         self._split: dict[int, tuple[tuple[Rule, ...], tuple[Rule, ...], tuple[Rule, ...]]] = {}
+
+    def layer(self, spec: ModelSpec, group: LayerGroup, options: Options) -> Layer:
+        """What attnctl.layer.layer_of gives, made once."""
+        key = (id(spec), id(group), id(options))
+        layer = self._layers.get(key)
+        if layer is None:
+            self._kept += [spec, group, options]
+            layer = self._layers[key] = layer_of(spec, group, options)
+        return layer
 
     def findings(self, backend: Backend, subject: Subject) -> tuple[Finding, ...]:
         machine, layer, both = self._rules(backend)

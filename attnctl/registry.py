@@ -39,7 +39,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
 
     ops: names of attnctl.layer.OPS' values. is_ssm: keeps a fixed-size state per sequence instead
     of a KV cache. block_sizes: kernel block sizes; block_multiple: or any multiple of it;
-    prefers_block: the cache block that it asks for where the user fixes none.
+    block_multiple_on: platform -> the multiple there, where it is another; prefers_block: the cache
+    block that it asks for where the user fixes none.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
     origin: "built-in", or the distribution that brought it.
     """
@@ -52,9 +53,15 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     is_ssm: bool = False
     block_sizes: tuple[int, ...] = ()
     block_multiple: int | None = None
+    block_multiple_on: dict[str, int] = {}
     prefers_block: int | None = None
     kernel: Literal["bundled", "adapter", "planned"] = "planned"
     origin: str = "built-in"
+
+    def block_units(self, platform: str) -> tuple[int, ...]:
+        """Sizes of which a cache block must be a multiple of one; (): any size will do."""
+        multiple = self.block_multiple_on.get(platform, self.block_multiple)
+        return (multiple,) if multiple else self.block_sizes
 
     def rank(self, subject: Subject) -> Rank | None:
         """Its place in the default order for this machine and layer; None: not in the order."""

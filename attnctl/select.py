@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnctl.decision import Beaten, Candidate, Decision, Evidence, Pick
 from attnctl.findings import Verdict
-from attnctl.layer import Layer, Options, layer_of
+from attnctl.layer import Layer, Options
 from attnctl.machine import Gpu, Machine, Platform
 from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
@@ -41,7 +41,7 @@ def select_model(
 ) -> tuple[Decision, ...]:
     """One decision per group of layers of a model, in the model's order."""
     memo = memo or Memo()
-    layers = (layer_of(spec, group, options) for group in spec.groups)
+    layers = (memo.layer(spec, group, options) for group in spec.groups)
     return tuple(
         select(layer, machine, registry, options, memo=memo, device=device, profile=profile)
         for layer in layers
@@ -151,7 +151,7 @@ def _as_pick(
         beat=beat,
         is_ssm=backend.is_ssm,
         runnable=not planned,
-        block_size=block_of(backend, subject.layer),
+        block_size=block_of(backend, subject.layer, subject.platform),
         note="not runnable yet: its kernel is planned" if planned else "",
     )
 
@@ -159,7 +159,7 @@ def _as_pick(
 DEFAULT_BLOCK = 16
 
 
-def block_of(backend: Backend, layer: Layer) -> int | None:
+def block_of(backend: Backend, layer: Layer, platform: str = "") -> int | None:
     """Tokens per cache page: the user's size, the backend's preference, or the field's 16.
 
     Where 16 is not one of the backend's sizes, its smallest (vLLM 0.33's rule).
@@ -170,7 +170,7 @@ def block_of(backend: Backend, layer: Layer) -> int | None:
         return layer.block_size
     if backend.prefers_block is not None:
         return backend.prefers_block
-    units = (backend.block_multiple,) if backend.block_multiple else backend.block_sizes
+    units = backend.block_units(platform)
     if not units or any(DEFAULT_BLOCK % unit == 0 for unit in units):
         return DEFAULT_BLOCK
     return min(units)

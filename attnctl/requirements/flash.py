@@ -1,55 +1,62 @@
 """Which FlashAttention version serves a layer on an NVIDIA device, and the rules that hinge on it.
 
 FA2 needs compute capability 8.0, FA3 9.x, FA4 9.x to 11.x, and each its package. 9.x prefers FA3,
-10.x FA4, everything else FA2; ALiBi is in FA2 alone; head sizes above 256, and sinks with unequal
-K and V widths, need FA4 on 9.x; FA4 on Blackwell takes head sizes up to 128 and (192, 128).
+10.x FA4, everything else FA2; ALiBi is in FA2 alone, unequal K and V widths are not; head sizes
+above 256, and sinks with unequal widths, need FA4 on 9.x; FA4 on Blackwell takes head sizes up to
+128 and (192, 128).
 """
 
 from __future__ import annotations
 
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
+from attnctl.requirements.devices import Version, capability_of
+from attnctl.requirements.features import source_of
+from attnctl.requirements.layers import PLAIN_KV
+from attnctl.requirements.packages import INSTALL, installed
 from attnctl.requirements.rule import Rule, Subject
 
 PACKAGES = {2: "flash_attn", 3: "flash_attn_3", 4: "flash_attn_4"}
 
+CARRIER = "vllm"
+"""vLLM's wheel carries all three under vllm.vllm_flash_attn."""
+
 
 def flash_version(subject: Subject) -> int | None:
     """The FlashAttention version that would run this layer here, None where none would."""
-    gpu, layer = subject.gpu, subject.layer
-    if gpu is None or gpu.capability is None:
+    cc = capability_of(subject)
+    if cc is None:
         return None
-    for version in _preference(gpu.capability, layer):
-        if _device_takes(version, gpu.capability) and _installed(subject, version):
+    for version in _suitable(cc, subject.layer):
+        if installed(subject, PACKAGES[version], CARRIER):
             return version
     return None
 
 
-def _preference(cc: tuple[int, int], layer: Layer) -> tuple[int, ...]:
+def _suitable(cc: Version, layer: Layer) -> list[int]:
+    """The versions that take this layer on this device, the preferred one first."""
+    return [version for version in _preference(cc, layer) if _device_takes(version, cc)]
+
+
+def _preference(cc: Version, layer: Layer) -> tuple[int, ...]:
     if layer.group.alibi:
         return (2,)
+    unequal = layer.op == "diffkv"
     size = max(layer.head_size or 0, layer.head_size_v or 0)
     if cc[0] == 9:
-        needs_four = size > 256 or (layer.group.sinks and layer.op == "diffkv")
-        return (4,) if needs_four else (3, 4, 2)
-    if cc[0] in (10, 11):
-        pair = (layer.head_size, layer.head_size_v)
-        return (4, 2) if size <= 128 or pair == (192, 128) else (2,)
-    return (2,)
+        if size > 256 or (layer.group.sinks and unequal):
+            return (4,)
+        return (3, 4) if unequal else (3, 4, 2)
+    if cc[0] in (10, 11) and (size <= 128 or (layer.head_size, layer.head_size_v) == (192, 128)):
+        if unequal:
+            return (4,)
+        # on 11.x FA2 is the default; what only FA4 has decides for it
+        return (4, 2) if cc[0] == 10 or layer.group.sinks or layer.group.prefix_lm else (2, 4)
+    return () if unequal else (2,)
 
 
-def _device_takes(version: int, cc: tuple[int, int]) -> bool:
+def _device_takes(version: int, cc: Version) -> bool:
     return {2: cc >= (8, 0), 3: cc[0] == 9, 4: cc[0] in (9, 10, 11)}[version]
-
-
-def _installed(subject: Subject, version: int) -> bool:
-    packages = subject.machine.packages
-    # vLLM's wheel carries FA2, FA3 and FA4 under vllm.vllm_flash_attn
-    for name in (PACKAGES[version], "vllm"):
-        package = packages.get(name)
-        if package and package.status in ("ok", "assumed") and package.usable is not False:
-            return True
-    return False
 
 
 def flash_kernel() -> Rule:
@@ -57,93 +64,122 @@ def flash_kernel() -> Rule:
     wanted = "FlashAttention 2, 3 or 4, as this device and layer need"
 
     def check(subject: Subject) -> Finding | None:
-        gpu = subject.gpu
-        if subject.platform != "cuda" or gpu is None or gpu.capability is None:
+        cc = capability_of(subject)
+        if cc is None:
             return None
         version = flash_version(subject)
         if version is not None:
             return met("flash_version", wanted, f"FA{version}", "packages")
-        usable = [
-            v
-            for v in _preference(gpu.capability, subject.layer)
-            if _device_takes(v, gpu.capability)
-        ]
-        if not usable:
+        suitable = _suitable(cc, subject.layer)
+        if not suitable:
             return unmet("flash_version", wanted, "none takes this device and layer", "rules")
-        fix = f"install {PACKAGES[usable[0]]}"
+        fix = INSTALL[PACKAGES[suitable[0]]]
         if not subject.machine.packages:
             return unknown("flash_version", wanted, "packages not probed", "", fix)
-        return unmet("flash_version", wanted, "not installed", "packages", fix)
+        missing = " or ".join(f"FA{v}" for v in suitable)
+        return unmet("flash_version", wanted, f"{missing} not installed", "packages", fix)
 
-    return Rule("flash_version", "both", check, (*PACKAGES.values(), "vllm"))
+    names = (*PACKAGES.values(), CARRIER)
+    return Rule("flash_version", "both", check, names, wanted, ("cuda",))
 
 
 def flash_head_size() -> Rule:
-    """Head sizes are multiples of 8, up to 256, or 512 where FA4 can run on the device."""
+    """Head sizes are multiples of 8, up to 256, or 512 on 9.x where FA4 is there, and on Intel."""
+    limits = "a multiple of 8, at most 256 (512 with FA4 on 9.x)"
 
     def check(subject: Subject) -> Finding | None:
-        layer, gpu = subject.layer, subject.gpu
+        layer, cc = subject.layer, capability_of(subject)
         if layer.head_size is None:
             return None
-        cc = gpu.capability if gpu else None
-        wide = subject.platform == "xpu" or (
-            cc is not None and cc[0] in (9, 10, 11) and _installed(subject, 4)
-        )
-        limit = 512 if wide else 256
-        wanted = f"a multiple of 8, at most {limit}" + (
-            "" if wide else " (512 with FA4 on 9.x to 11.x)"
-        )
+        hopper = cc is not None and cc[0] == 9 and installed(subject, PACKAGES[4], CARRIER)
+        limit = 512 if hopper or subject.platform == "xpu" else 256
+        wanted = f"a multiple of 8, at most {limit}" if limit == 512 else limits
         sizes = sorted({layer.head_size, layer.head_size_v or layer.head_size}, reverse=True)
         good = all(size % 8 == 0 and size <= limit for size in sizes)
         found = " and ".join(map(str, sizes))
         return (met if good else unmet)("head_size", wanted, found, layer.source("head_size"))
 
-    return Rule("head_size", "both", check)
+    return Rule("head_size", "both", check, wanted=limits)
 
 
 def flash_kv_cache_dtype() -> Rule:
-    """FP8 (e4m3) caches need FA3 on 9.x or FA4 on 10.x; e5m2 is in no version."""
-    plain = ("auto", "float16", "bfloat16")
+    """FP8 (e4m3) caches need FA3 on 9.x, FA4 on 10.x, or Intel's kernels; e5m2 is in no version."""
+    wanted = "auto, float16, bfloat16, or fp8 (e4m3) with FA3 on 9.x or FA4 on 10.x"
 
     def check(subject: Subject) -> Finding | None:
-        layer, gpu = subject.layer, subject.gpu
+        layer, cc = subject.layer, capability_of(subject)
         if not layer.group.needs_kv_cache:
             return None
         found, source = layer.kv_cache_dtype, layer.kv_cache_dtype_source
-        wanted = "auto, float16, bfloat16, or fp8 (e4m3) with FA3 on 9.x or FA4 on 10.x"
-        if found in plain or (found in ("fp8", "fp8_e4m3") and _takes_fp8(subject)):
+        if found in PLAIN_KV or (found in ("fp8", "fp8_e4m3") and _takes_fp8(subject)):
             return met("kv_cache_dtype", wanted, found, source)
-        here = "" if gpu is None or gpu.capability is None else " on {}.{}".format(*gpu.capability)
+        here = "" if cc is None else f" on {cc[0]}.{cc[1]}"
         return unmet("kv_cache_dtype", wanted, found + here, source, "--kv-cache-dtype auto")
 
-    return Rule("kv_cache_dtype", "both", check)
+    return Rule("kv_cache_dtype", "both", check, wanted=wanted)
 
 
 def _takes_fp8(subject: Subject) -> bool:
-    if subject.platform == "xpu":
-        return True
-    gpu = subject.gpu
-    if gpu is None or gpu.capability is None:
-        return False
-    version, major = flash_version(subject), gpu.capability[0]
-    return (major == 9 and (version == 3 or (version == 4 and subject.layer.head_size == 512))) or (
-        major == 10 and version == 4
-    )
+    cc = capability_of(subject)
+    if cc is None:
+        return subject.platform == "xpu"
+    version = flash_version(subject)
+    if cc[0] == 9:
+        return version == 3 or (version == 4 and subject.layer.head_size == 512)
+    return cc[0] == 10 and version == 4
 
 
 def flash_sinks() -> Rule:
-    """Attention sinks need FA3 or FA4, and compute capability 9.0."""
-    wanted = "FlashAttention 3 or 4 and compute capability 9.0 or newer for attention sinks"
+    """Attention sinks need FA3 or FA4, and compute capability 9.0; Intel's kernels have them."""
+    wanted = "FA3 or FA4 and compute capability 9.0 or newer for attention sinks"
 
     def check(subject: Subject) -> Finding | None:
-        layer, gpu = subject.layer, subject.gpu
+        layer, cc = subject.layer, capability_of(subject)
         if not layer.group.sinks or subject.platform == "xpu":
             return None
-        cc = gpu.capability if gpu else None
         version = flash_version(subject)
-        found = f"FA{version}" if version else "no FlashAttention for it"
-        found += " on compute capability {}.{}".format(*cc) if cc else f" on {subject.platform}"
         good = cc is not None and cc >= (9, 0) and version in (3, 4)
-        return (met if good else unmet)("sinks", wanted, found, layer.source("sinks"))
+        source = source_of("sinks", layer)
+        return (met if good else unmet)("sinks", wanted, _here(subject, version), source)
 
-    return Rule("sinks", "both", check)
+    return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")
+
+
+def flash_prefix_lm() -> Rule:
+    """Bidirectional prefixes need FA4, and on 9.0 a cache that is not FP8."""
+    wanted = "FA4, and no FP8 cache on 9.0, for bidirectional prefixes"
+
+    def check(subject: Subject) -> Finding | None:
+        layer, cc = subject.layer, capability_of(subject)
+        if not layer.group.prefix_lm:
+            return None
+        version = flash_version(subject)
+        blocked = cc == (9, 0) and layer.quantized_kv
+        found = _here(subject, version) + (", FP8 cache" if blocked else "")
+        source = source_of("prefix_lm", layer)
+        good = version == 4 and not blocked
+        return (met if good else unmet)("prefix_lm", wanted, found, source)
+
+    return Rule("prefix_lm", "both", check, wanted="with FA4")
+
+
+def flash_alibi() -> Rule:
+    """ALiBi is in FA2 alone."""
+    wanted = "FA2 for ALiBi position biases"
+
+    def check(subject: Subject) -> Finding | None:
+        layer = subject.layer
+        if not layer.group.alibi:
+            return None
+        version = flash_version(subject)
+        source = source_of("alibi", layer)
+        finding = met if version == 2 else unmet
+        return finding("alibi", wanted, _here(subject, version), source)
+
+    return Rule("alibi", "both", check, wanted="with FA2")
+
+
+def _here(subject: Subject, version: int | None) -> str:
+    cc = capability_of(subject)
+    where = f"compute capability {cc[0]}.{cc[1]}" if cc else subject.platform
+    return f"FA{version} on {where}" if version else f"no FlashAttention for it on {where}"

@@ -34,10 +34,27 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 class Rule(NamedTuple):
     """A named check. `about` says what it looks at, so that it is not asked again in vain.
 
-    packages: the packages whose presence it asks about.
+    packages: the packages whose presence it asks about. wanted: what it accepts, for the support
+    table; rules of features say "yes", "no", or the condition. platforms: those where it asks
+    anything; none: everywhere.
     """
 
     code: str
     about: Literal["machine", "layer", "both"]
     check: Callable[[Subject], Finding | None]
     packages: tuple[str, ...] = ()
+    wanted: str = ""
+    platforms: tuple[str, ...] = ()
+
+
+def on(platform: str, *rules: Rule) -> list[Rule]:
+    """These rules, asked on one platform only ("cuda", "rocm", "xpu" or "cpu")."""
+    return [_on(platform, rule) for rule in rules]
+
+
+def _on(platform: str, rule: Rule) -> Rule:
+    def check(subject: Subject) -> Finding | None:
+        return rule.check(subject) if subject.platform == platform else None
+
+    about: Literal["machine", "both"] = "machine" if rule.about == "machine" else "both"
+    return rule._replace(about=about, check=check, platforms=(platform,))

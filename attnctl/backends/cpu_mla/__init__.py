@@ -1,0 +1,33 @@
+"""CPU_MLA: the bundled C++ kernel for latent attention."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    PLAIN_KV,
+    block_size,
+    compute_dtypes,
+    features,
+    head_sizes,
+    kv_cache_dtypes,
+    operation,
+    package,
+    platform,
+)
+
+BACKEND = Backend(
+    name="CPU_MLA",
+    summary="Latent attention on any processor",
+    ops=("mla",),
+    rules=(
+        platform("cpu"),
+        package("torch"),
+        operation("mla"),
+        compute_dtypes(*ANY_FLOAT),
+        head_sizes(multiple_of=8, at_most=1024),
+        kv_cache_dtypes(*PLAIN_KV, "float32"),
+        block_size(multiple_of=16),
+        *features(),
+    ),
+    ranks=(Rank(platform="cpu", place=10),),
+    block_multiple=16,
+)

@@ -1,0 +1,52 @@
+"""FLASH_ATTN_DIFFKV: FlashAttention 3 or 4 for keys and values of unequal width (MiMo-V2)."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    HALF,
+    block_size,
+    capability,
+    compute_dtypes,
+    features,
+    flash_alibi,
+    flash_head_size,
+    flash_kernel,
+    flash_kv_cache_dtype,
+    flash_prefix_lm,
+    flash_sinks,
+    operation,
+    package,
+    platform,
+)
+
+BACKEND = Backend(
+    name="FLASH_ATTN_DIFFKV",
+    summary="FlashAttention 3 or 4 with unequal K and V widths",
+    ops=("diffkv",),
+    rules=(
+        platform("cuda"),
+        package("torch"),
+        # the cache write for unequal widths is ours, in Triton
+        package("triton", platforms=("cuda",)),
+        capability(at_least=(8, 0), why="FlashAttention"),
+        flash_kernel(),
+        operation("diffkv"),
+        compute_dtypes(*HALF),
+        flash_head_size(),
+        flash_kv_cache_dtype(),
+        block_size(multiple_of=16),
+        *features(
+            "encoder",
+            "encoder_only",
+            "cross",
+            "sliding_window",
+            "two_sided_window",
+            "chunked",
+            "softcap",
+            flash_sinks(),
+            flash_alibi(),
+            flash_prefix_lm(),
+        ),
+    ),
+    ranks=(Rank(platform="cuda", place=20),),
+    block_multiple=16,
+)

@@ -1,0 +1,39 @@
+"""GDN_ATTN: the gated delta rule of Qwen3-Next and, with a gate per channel, of Kimi Linear."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    compute_dtypes,
+    conv_width,
+    device_dtype,
+    features,
+    key_width,
+    operation,
+    platform,
+    triton,
+)
+
+BACKEND = Backend(
+    name="GDN_ATTN",
+    summary="Gated delta rule, also with a gate per channel (KDA)",
+    ops=("gdn",),
+    rules=(
+        platform("cuda", "rocm", "xpu", "cpu"),
+        *triton(),
+        operation("gdn"),
+        compute_dtypes(*ANY_FLOAT),
+        device_dtype(),
+        conv_width(at_most=4),
+        key_width(at_most=256),
+        *features("kda_gate"),
+    ),
+    ranks=(
+        Rank(platform="cuda", place=10),
+        Rank(platform="rocm", place=10),
+        Rank(platform="xpu", place=10),
+        Rank(platform="cpu", place=10),
+    ),
+    is_ssm=True,
+    # chunks of 64 tokens
+    block_multiple=64,
+)

@@ -1,0 +1,33 @@
+"""LINEAR_ATTN: lightning attention, linear with a decay per head (MiniMax, Bailing)."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    compute_dtypes,
+    device_dtype,
+    features,
+    operation,
+    platform,
+    triton,
+)
+
+BACKEND = Backend(
+    name="LINEAR_ATTN",
+    summary="Lightning attention: linear with a decay per head",
+    ops=("linear",),
+    rules=(
+        platform("cuda", "rocm", "xpu", "cpu"),
+        *triton(),
+        operation("linear"),
+        compute_dtypes(*ANY_FLOAT),
+        device_dtype(),
+        *features(),
+    ),
+    ranks=(
+        Rank(platform="cuda", place=10),
+        Rank(platform="rocm", place=10),
+        Rank(platform="xpu", place=10),
+        Rank(platform="cpu", place=10),
+    ),
+    is_ssm=True,
+)

@@ -1,0 +1,35 @@
+"""MAMBA2_ATTN: the state-space duality of Mamba 2 and of the hybrids built on it."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    compute_dtypes,
+    conv_width,
+    device_dtype,
+    features,
+    operation,
+    platform,
+    triton,
+)
+
+BACKEND = Backend(
+    name="MAMBA2_ATTN",
+    summary="State-space duality (Mamba 2)",
+    ops=("mamba2",),
+    rules=(
+        platform("cuda", "rocm", "xpu", "cpu"),
+        *triton(),
+        operation("mamba2"),
+        compute_dtypes(*ANY_FLOAT),
+        device_dtype(),
+        conv_width(at_most=4),
+        *features(),
+    ),
+    ranks=(
+        Rank(platform="cuda", place=10),
+        Rank(platform="rocm", place=10),
+        Rank(platform="xpu", place=10),
+        Rank(platform="cpu", place=10),
+    ),
+    is_ssm=True,
+)

@@ -1,0 +1,35 @@
+"""SHORT_CONV_ATTN: the gated short convolution of LFM2."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    compute_dtypes,
+    conv_width,
+    device_dtype,
+    features,
+    operation,
+    platform,
+    triton,
+)
+
+BACKEND = Backend(
+    name="SHORT_CONV_ATTN",
+    summary="Short causal convolution (LFM2)",
+    ops=("short_conv",),
+    rules=(
+        platform("cuda", "rocm", "xpu", "cpu"),
+        *triton(),
+        operation("short_conv"),
+        compute_dtypes(*ANY_FLOAT),
+        device_dtype(),
+        conv_width(at_most=4),
+        *features(),
+    ),
+    ranks=(
+        Rank(platform="cuda", place=10),
+        Rank(platform="rocm", place=10),
+        Rank(platform="xpu", place=10),
+        Rank(platform="cpu", place=10),
+    ),
+    is_ssm=True,
+)

@@ -1,0 +1,63 @@
+"""TRITON_ATTN: the bundled paged-attention kernels, on every GPU for which Triton compiles."""
+
+from attnctl.registry import Backend, Rank
+from attnctl.requirements import (
+    ANY_FLOAT,
+    PLAIN_KV,
+    block_size,
+    compute_dtypes,
+    device_dtype,
+    features,
+    fp8_hardware,
+    head_sizes,
+    kv_cache_dtypes,
+    operation,
+    platform,
+    shared_memory,
+    triton,
+)
+
+BACKEND = Backend(
+    name="TRITON_ATTN",
+    summary="Paged attention in Triton: every feature, NVIDIA, AMD and Intel",
+    ops=("paged",),
+    rules=(
+        platform("cuda", "rocm", "xpu"),
+        *triton(),
+        operation("paged"),
+        compute_dtypes(*ANY_FLOAT),
+        device_dtype(),
+        head_sizes(at_least=32),
+        kv_cache_dtypes(
+            *PLAIN_KV,
+            "float32",
+            "fp8",
+            "fp8_e4m3",
+            "fp8_e5m2",
+            "int8_per_token_head",
+            "fp8_per_token_head",
+            "int4_per_token_head",
+        ),
+        fp8_hardware(),
+        shared_memory(),
+        block_size(multiple_of=16),
+        *features(
+            "encoder",
+            "encoder_only",
+            "cross",
+            "sliding_window",
+            "two_sided_window",
+            "chunked",
+            "sinks",
+            "softcap",
+            "alibi",
+            "prefix_lm",
+        ),
+    ),
+    ranks=(
+        Rank(platform="cuda", place=40),
+        Rank(platform="rocm", place=40),
+        Rank(platform="xpu", place=40),
+    ),
+    block_multiple=16,
+)
