@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnctl.engines.vllm import selector
+from attnctl.engines.vllm import hybrid, selector
 from attnctl.engines.vllm.rules import Table
 from attnctl.engines.vllm.selector import EnginePick
 from attnctl.engines.vllm.v0_33 import TABLE as V0_33
@@ -42,3 +42,12 @@ def pick(
     see facts.Layer. error is the class that vLLM raises.
     """
     return selector.pick(table_of(version), platform, arch, installed, config)
+
+
+def hybrid_blocks(case: Mapping[str, Any], version: str | None = None) -> dict[str, Any]:
+    """Return vLLM's block and page sizes for a recorded hybrid (its `answer` apart).
+
+    Keys: shapes, dtypes, state_bytes, block_size, mamba_block_size, mamba_page_size_padded (bytes,
+    None where nothing is padded) and error, the class that vLLM raises.
+    """
+    return hybrid.hybrid_blocks(table_of(version), case)

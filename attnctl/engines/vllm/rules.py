@@ -73,7 +73,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     sliding_window, rswa, non_causal, non_causal_dcp, batch_invariant, per_head_scales, dcp, pcp,
     adaptive_verification. blocks: kernel block sizes, or a function of the case where they
     depend on it. needs: imports at load; without them nothing else is looked at. combinations: in
-    order, the first finding counts. refuses_connector: not under a KV connector.
+    order, the first finding counts. refuses_connector: not under a KV connector. packs: cache
+    dtypes that it rewrites to fp8_ds_mla.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] = ()
     combinations: tuple[Combination, ...] = ()
     refuses_connector: bool = False
+    packs: tuple[str, ...] = ()
 
     def kernel_blocks(self, facts: Facts, layer: Layer) -> KernelBlocks:
         return self.blocks if isinstance(self.blocks, KernelBlocks) else self.blocks(facts, layer)

@@ -58,7 +58,8 @@ def _listed(table: Table, facts: Facts, layer: Layer) -> Choice:
     answers = {name: validate(table.backends[name], facts, layer) for name in names}
     rejected = {name: reasons for name, reasons in answers.items() if reasons}
     automatic = next((name for name in names if name not in rejected), None)
-    pick, why, fell_back = automatic, (), False
+    pick, fell_back = automatic, False
+    why: tuple[Finding, ...] = ()
     if layer.backend is not None:
         pick, why = _forced(table, facts, layer)
         if pick is None and _may_fall_back(facts, layer, why):

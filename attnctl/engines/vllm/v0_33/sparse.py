@@ -166,6 +166,7 @@ ROWS = (
         mla=True,
         sparse=True,
         combinations=(_sm120_api, _topk_2048),
+        packs=("auto", *FP8),
     ),
     Backend(
         name="FLASHINFER_MLA_SPARSE_SM90",
@@ -192,6 +193,7 @@ ROWS = (
         sparse=True,
         needs=("fa_wrapper",),
         combinations=(_flashmla_512, _flashmla_nvfp4),
+        packs=FP8,
     ),
     Backend(
         name="FLASH_ATTN_MLA_SPARSE",
