@@ -98,7 +98,7 @@ class RealHost:
 
     def _auxv(self) -> dict[str, int]:
         with open("/proc/self/auxv", "rb") as file:  # noqa: PTH123
-            words = memoryview(file.read(READ_LIMIT_BYTES)).cast("N")
+            words = memoryview(file.read(READ_LIMIT_BYTES)).cast("L")
         pairs = dict(zip(words[::2], words[1::2], strict=False))
         return {"hwcap": pairs.get(AT_HWCAP, 0), "hwcap2": pairs.get(AT_HWCAP2, 0)}
 
