@@ -2,16 +2,13 @@
 
 Every outside fact is one question, `(op, *args)`, with an answer that goes to JSON, or an error
 that keeps its type. A tape is a list of such pairs, so a bug report becomes a test by saving one
-file, and a test can invent a machine by writing one.
+file, and a test can invent a machine by writing one. The functions here ask and check the shape of
+the answer, so that a damaged tape is a HostError and not a TypeError further on.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any, Protocol
-
-# no file that the probe reads is larger; some files under /sys never end
-READ_LIMIT_BYTES = 4 << 20
 
 
 class HostError(Exception):
@@ -35,77 +32,83 @@ class Host(Protocol):
 
 
 def read(host: Host, path: str) -> str:
-    """The text of a file, at most READ_LIMIT_BYTES, undecodable bytes replaced."""
-    return str(host.ask("read", path))
+    """The text of a file, at most 4 MiB of it, undecodable bytes replaced."""
+    return _text(host.ask("read", path), path)
 
 
 def names_in(host: Host, path: str) -> tuple[str, ...]:
     """The sorted names in a folder."""
-    return tuple(host.ask("list", path))
+    answer = host.ask("list", path)
+    if not isinstance(answer, (list, tuple)) or not all(isinstance(name, str) for name in answer):
+        raise HostError("garbled", f"{path}: not a list of names")
+    return tuple(answer)
 
 
 def link_target(host: Host, path: str) -> str:
     """Where a symbolic link points, as written."""
-    return str(host.ask("link", path))
+    return _text(host.ask("link", path), path)
 
 
 def access(host: Host, path: str) -> str:
     """What this process may do with a path: "rw", "r", "w" or ""; HostError absent if not there."""
-    return str(host.ask("access", path))
+    return _text(host.ask("access", path), path)
+
+
+def exists(host: Host, path: str) -> bool:
+    """Whether a path is there. A path that may not be asked about counts as not there."""
+    try:
+        access(host, path)
+    except HostError:
+        return False
+    return True
 
 
 def env(host: Host, name: str) -> str | None:
-    """A variable of the environment, None where unset."""
+    """A variable of the environment, None where unset. Ask only for names that are needed."""
     value = host.ask("env", name)
-    return None if value is None else str(value)
+    return None if value is None else _text(value, name)
 
 
 def child(host: Host, library: str, *args: Any) -> Any:
     """What a vendor library says, asked in a guarded child that is ended after a time limit.
 
-    library: the name of a module in attnctl.probe.children.
+    library: the name of a module in attnctl.probe.children, such as "ask_amx".
     """
     return host.ask("child", library, *args)
 
 
-class RealHost:
-    """Asks this machine."""
+def table(host: Host, op: str, *args: Any) -> dict[str, Any]:
+    """The answer of a question whose answer is a JSON object.
 
-    def ask(self, op: str, *args: Any) -> Any:
-        handler = getattr(self, f"_{op}", None)
-        if handler is None:
-            raise HostError("failed", f"no such question: {op}")
-        try:
-            return handler(*args)
-        except HostError:
-            raise
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise HostError("absent", error.strerror or str(error)) from error
-        except PermissionError as error:
-            raise HostError("denied", error.strerror or str(error)) from error
-        except OSError as error:
-            raise HostError("failed", error.strerror or str(error)) from error
+    "uname": {"system", "release", "version", "machine"}; the node name is never asked.
+    "python": {"version", "implementation", "executable", "include"}.
+    "ids": {"uid", "gid", "groups": [gid, ...]} of this process.
+    "stat", path: {"mode", "uid", "gid"} of a file or device node.
+    "auxv": {"hwcap", "hwcap2"}, the words that the kernel gives a process about its CPU.
+    """
+    answer = host.ask(op, *args)
+    if not isinstance(answer, dict):
+        raise HostError("garbled", f"{op}: not an object")
+    return answer
 
-    def _read(self, path: str) -> str:
-        # non-blocking, so that a pipe in the place of a file cannot hang the probe
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(READ_LIMIT_BYTES).decode("utf-8", "replace")
 
-    def _list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))  # noqa: PTH208  (pathlib costs start-up here)
+def affinity(host: Host) -> tuple[int, ...]:
+    """The numbers of the processors that this process may run on."""
+    answer = host.ask("affinity")
+    if not isinstance(answer, (list, tuple)) or not all(type(cpu) is int for cpu in answer):
+        raise HostError("garbled", "affinity: not a list of numbers")
+    return tuple(answer)
 
-    def _link(self, path: str) -> str:
-        return os.readlink(path)  # noqa: PTH115
 
-    def _access(self, path: str) -> str:
-        os.stat(path)  # noqa: PTH116
-        return ("r" if os.access(path, os.R_OK) else "") + ("w" if os.access(path, os.W_OK) else "")
+def site_dirs(host: Host) -> tuple[str, ...]:
+    """The folders that Python imports from, in order."""
+    answer = host.ask("site_dirs")
+    if not isinstance(answer, (list, tuple)) or not all(isinstance(path, str) for path in answer):
+        raise HostError("garbled", "site_dirs: not a list of folders")
+    return tuple(answer)
 
-    def _env(self, name: str) -> str | None:
-        return os.environ.get(name)
 
-    def _child(self, library: str, *args: Any) -> Any:
-        from attnctl.probe.children import ask_child
-
-        return ask_child(library, args)
+def _text(answer: Any, about: str) -> str:
+    if not isinstance(answer, str):
+        raise HostError("garbled", f"{about}: not a text")
+    return answer
