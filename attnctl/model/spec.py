@@ -132,7 +132,11 @@ class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "cross":
             return "encoder_decoder"
         if self.kind == "encoder_self":
-            return "encoder" if self.stack == "encoder" and self.notes.get("has_decoder") else "encoder_only"
+            return (
+                "encoder"
+                if self.stack == "encoder" and self.notes.get("has_decoder")
+                else "encoder_only"
+            )
         return "decoder"
 
 
