@@ -30,12 +30,11 @@ _LINEAR = ("linear", "mamba")
 _STATES = ("gdn", "kda", "mamba1", "mamba2", "short_conv", "lightning")
 
 
-def read(config: Config) -> tuple[LayerGroup, ...]:
+def read(config: Config, traits: Traits | None = None) -> tuple[LayerGroup, ...]:
     """Groups of a decoder whose file says by itself what each layer is."""
     text = config.text
-    traits = traits_of(text.model_type)
-    names = layer_names(text, traits)
-    return build(text, names, traits)
+    known = traits or traits_of(text.model_type)
+    return build(text, layer_names(text, known), known)
 
 
 def build(

@@ -28,7 +28,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "bamba:bamba": ("bamba",),
     "bamba:falcon_h1": ("falcon_h1",),
     "bamba:granite": ("granitemoehybrid",),
-    "chatglm:read": ("chatglm",),
     "deepseek_v4:read": ("deepseek_v4",),
     "falcon:falcon": ("falcon", "RefinedWeb", "RefinedWebModel"),
     "falcon:gpt_bigcode": ("gpt_bigcode",),

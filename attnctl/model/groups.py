@@ -23,19 +23,23 @@ def assemble(
     belongs to, without layer ids (two for a layer with KV cache and state); shared: layer that
     writes no KV -> the layer whose cache it reads (its slot must differ from an owner's).
     """
+    reads = shared or {}
     places: dict[Slot, list[int]] = {}
     for layer, slot in enumerate(slots):
         places.setdefault(slot, []).append(layer)
-    found: list[tuple[LayerGroup, list[int]]] = []
+    found: list[tuple[LayerGroup, bool, list[int]]] = []
     for slot, layers in places.items():
         for template in build(slot):
-            equal = next((ids for group, ids in found if group == template), None)
-            if equal is None:
-                found.append((template, list(layers)))
+            borrows = template.needs_kv_cache and layers[0] in reads
+            equal = (
+                ids for group, as_well, ids in found if (group, as_well) == (template, borrows)
+            )
+            known = next(equal, None)
+            if known is None:
+                found.append((template, borrows, list(layers)))
             else:
-                equal.extend(layers)
-    made = [_placed(group, sorted(ids), shared or {}) for group, ids in found]
-    return in_order(made)
+                known.extend(layers)
+    return in_order(_placed(g, sorted(ids), reads if borrows else {}) for g, borrows, ids in found)
 
 
 def in_order(groups: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
@@ -50,10 +54,9 @@ def _rank(group: LayerGroup) -> tuple[bool, int, int]:
 
 
 def _placed(group: LayerGroup, layers: list[int], shared: Mapping[int, int]) -> LayerGroup:
-    if group.kind == "none" or group.kind in SSM_KINDS or not any(i in shared for i in layers):
-        return msgspec.structs.replace(group, layers=tuple(layers))
-    sources = {layer: shared[layer] for layer in layers if layer in shared}
+    """The group with its layers; where they borrow KV, with the layers that they read."""
+    owners = {layer: shared[layer] for layer in layers if layer in shared}
     notes = dict(group.notes)
-    if len(set(sources.values())) == 1:
-        notes["kv_shared_from"] = next(iter(sources.values()))
-    return msgspec.structs.replace(group, layers=tuple(layers), kv_shared_from=sources, notes=notes)
+    if len(set(owners.values())) == 1:
+        notes["kv_shared_from"] = next(iter(owners.values()))
+    return msgspec.structs.replace(group, layers=tuple(layers), kv_shared_from=owners, notes=notes)

@@ -91,6 +91,15 @@ def repeated(text: Keys, key: str, depth: int) -> Value[list[str]] | None:
     return Value([cycle[i % len(cycle)] for i in range(depth)], given.source)
 
 
+def masked(text: Keys, key: str, depth: int | None, one: str, zero: str) -> Value[list[str]] | None:
+    """A list of ones and zeros, one per layer; which of the two means what is the family's."""
+    given = text.wholes(key)
+    if given is None or not given.value:
+        return None
+    names = Value([one if entry else zero for entry in given.value], given.source)
+    return Value(fitted(text, names, depth), given.source)
+
+
 def _entries(text: Keys, given: Value[Any]) -> list[Value[Any]]:
     if isinstance(given.value, str):
         return [Value(letter, given.source) for letter in given.value if letter != "|"]
