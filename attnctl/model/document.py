@@ -1,0 +1,103 @@
+"""Gets a config as a dict out of a file, a directory, standard input or a dict already parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from attnctl.exits import InputError
+
+SIZE_LIMIT = 16 * 2**20
+CONFIG = "config.json"
+SIDECAR = "hf_quant_config.json"
+SIDECAR_KEY = "_sidecar_hf_quant_config.json"
+
+Source = str | os.PathLike[str] | dict[str, Any]
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A parsed config.
+
+    file: its name for messages; path: where it came from; sidecar: hf_quant_config.json where one
+    lies beside it; notes: remarks on the JSON itself (repeated keys).
+    """
+
+    file: str
+    path: str
+    data: dict[str, Any]
+    sidecar: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load(source: Source, stdin: BinaryIO | None = None) -> Document:
+    """The document that `source` names. Raises InputError for all that cannot be read."""
+    if isinstance(source, dict):
+        data = dict(source)
+        sidecar = data.pop(SIDECAR_KEY, None)
+        return Document(CONFIG, "", data, sidecar if isinstance(sidecar, dict) else None)
+    if source == "-":
+        return _of_bytes((stdin or sys.stdin.buffer).read(SIZE_LIMIT + 1), "standard input", "-")
+    path = Path(source)
+    file = path / CONFIG if path.is_dir() else path
+    document = _of_bytes(_bytes_of(file, path), str(file), str(path))
+    beside = file.parent / SIDECAR
+    if document.sidecar is not None or not beside.is_file():
+        return document
+    side = _of_bytes(_bytes_of(beside, beside), str(beside), str(beside))
+    return msgspec.structs.replace(document, sidecar=side.data)
+
+
+def _bytes_of(file: Path, asked: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(SIZE_LIMIT + 1)
+    except FileNotFoundError:
+        if asked != file:
+            raise InputError(
+                f"{asked} has no {CONFIG}; name a file, or a directory that holds one"
+            ) from None
+        raise InputError(
+            f"{file} does not exist; name a config.json, a directory that holds one, or -"
+        ) from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise InputError(f"{file} cannot be read: {reason}") from None
+
+
+def _of_bytes(raw: bytes, file: str, path: str) -> Document:
+    if len(raw) > SIZE_LIMIT:
+        raise InputError(f"{file} is larger than {SIZE_LIMIT >> 20} MiB; that is no config.json")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise InputError(
+            f"{file} is not UTF-8 text (byte {problem.start}); is it a config.json?"
+        ) from None
+    repeated: list[str] = []
+
+    def one_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated.extend(n for n in made if names.count(n) > 1 and n not in repeated)
+        return made
+
+    try:
+        data = json.loads(text, object_pairs_hook=one_object)
+    except RecursionError:
+        raise InputError(f"{file} is nested too deeply to be a config.json") from None
+    except json.JSONDecodeError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}"
+        raise InputError(f"{file} is not JSON: {problem.msg} at {where}") from None
+    except ValueError as problem:  # a whole number of more digits than Python converts
+        raise InputError(f"{file} holds a number that cannot be read: {problem}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{file} holds no JSON object; a config.json is one")
+    notes = tuple(f"{name} is given more than once: the last one counts" for name in repeated)
+    sidecar = data.pop(SIDECAR_KEY, None)
+    return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)

@@ -1,0 +1,92 @@
+"""Which module reads which model type.
+
+A family is a module with a function `(Config) -> tuple[LayerGroup, ...]`; it is listed here as
+"module:function" beside the model types that it serves, and imported when one of them is read. To
+add a family, write the module and add its entry; nothing else changes. The model type of the whole
+file is looked up first, then that of the text model inside it; a type that is in neither table is
+read from the generic keys (decoder.py).
+
+Families of encoders and encoder-decoders are listed in encoder_types.py in the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from attnctl.model.nesting import Config
+from attnctl.model.spec import LayerGroup
+
+Reader = Callable[[Config], tuple[LayerGroup, ...]]
+
+PACKAGE = "attnctl.model"
+GENERIC = "decoder:read"
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "baichuan:read": ("baichuan",),
+    "bailing:read": ("bailing_hybrid", "bailing_moe_linear", "bailing_moe_v2_5"),
+    "bamba:bamba": ("bamba",),
+    "bamba:falcon_h1": ("falcon_h1",),
+    "bamba:granite": ("granitemoehybrid",),
+    "deepseek_v4:read": ("deepseek_v4",),
+    "falcon:falcon": ("falcon", "RefinedWeb", "RefinedWebModel"),
+    "falcon:gpt_bigcode": ("gpt_bigcode",),
+    "gemma:gemma3n": ("gemma3n", "gemma3n_text"),
+    "gemma:gemma4": (
+        "gemma4",
+        "gemma4_text",
+        "gemma4_unified_text",
+        "diffusion_gemma_text",
+        "embedding_gemma2_text",
+    ),
+    "gpt_neo:read": ("gpt_neo",),
+    "hunyuan:read": ("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe"),
+    "hymba:read": ("hymba",),
+    "jamba:read": ("jamba",),
+    "kimi_linear:read": ("kimi_linear",),
+    "llama4:read": ("llama4", "llama4_text"),
+    "longcat:read": ("longcat_flash",),
+    "mamba:mamba1": ("mamba", "falcon_mamba"),
+    "mamba:mamba2": ("mamba2",),
+    "mimo:read": ("mimo_v2", "mimo_v2_flash"),
+    "minimax:read": ("minimax", "minimax_m1", "minimax_m2", "minimax_text_01"),
+    "mllama:read": ("mllama", "mllama_text_model"),
+    "mpt:read": ("mpt",),
+    "nemotron:hybrid": ("nemotron_h",),
+    "nemotron:pruned": ("nemotron-nas",),
+    "phi3small:read": ("phi3small",),
+    "recurrent:griffin": ("recurrent_gemma",),
+    "recurrent:rwkv": ("rwkv", "rwkv5", "rwkv6", "rwkv7"),
+    "recurrent:xlstm": ("xlstm",),
+    "shared_index:read": ("glm_moe_dsa", "hy_v4", "mistral_large4_text"),
+    "smallthinker:read": ("smallthinker",),
+    "step3:read": ("step3p5", "step3p7"),
+    "zamba:zamba1": ("zamba",),
+    "zamba:zamba2": ("zamba2",),
+}
+
+
+def home_of(model_type: str | None) -> str | None:
+    """The "module:function" that reads this model type, or None."""
+    if model_type is None:
+        return None
+    from attnctl.model.encoder_types import ENCODERS
+
+    for table in (FAMILIES, ENCODERS):
+        for home, served in table.items():
+            if model_type in served:
+                return home
+    return None
+
+
+def reader_of(config: Config) -> Reader:
+    """The function that reads this config."""
+    types = (config.root.model_type, *(keys.model_type for keys in config.chain[1:]))
+    home = next((h for t in types if (h := home_of(t)) is not None), GENERIC)
+    if home == GENERIC:
+        from attnctl.model.encoder_types import generic_home
+
+        home = generic_home(config) or GENERIC
+    module, function = home.split(":")
+    reader: Reader = getattr(import_module(f"{PACKAGE}.{module}"), function)
+    return reader
