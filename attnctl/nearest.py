@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ " Did you mean X?" with a leading blank, or "" where nothing is near; case does not count."""
+    """The question " Did you mean X?", or "" where nothing is near; case does not count."""
     from difflib import get_close_matches
 
     spellings = {name.lower(): name for name in known}

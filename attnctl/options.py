@@ -65,7 +65,9 @@ def scoped(options: Options, spec: ModelSpec, registry: Registry) -> Options:
     if everywhere is None:
         return options
     ops = {group.kind: layer_of(spec, group, options).op for group in spec.groups}
-    served = {kind: everywhere.name for kind, op in ops.items() if op in everywhere.ops}
+    served: dict[str, str] = {
+        kind: everywhere.name for kind, op in ops.items() if op in everywhere.ops
+    }
     if not served:
         return options
     del named["*"]
@@ -98,7 +100,8 @@ def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str],
 
 
 def _dtype(word: str) -> str | None:
-    return DTYPES[_known("--dtype", word.lower().removeprefix("torch."), DTYPES, "dtype")]
+    plain = word.lower().removeprefix("torch.")
+    return DTYPES[_known("--dtype", plain, DTYPES, "dtype")]
 
 
 def _kv_cache_dtype(word: str) -> str:

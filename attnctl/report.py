@@ -140,12 +140,12 @@ def report(
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     device: int = 0,
 ) -> SelectReport:
-    """The whole answer; costs and what_if hold one entry per decision, where they were asked for."""
-    count = len(decisions)
+    """The whole answer; costs and what_if hold one entry per decision, or are None."""
+    unasked: Sequence[None] = [None] * len(decisions)
     groups = tuple(
         _group(decision, cost, flips)
         for decision, cost, flips in zip(
-            decisions, costs or [None] * count, what_if or [None] * count, strict=True
+            decisions, costs or unasked, what_if or unasked, strict=True
         )
     )
     return SelectReport(

@@ -33,9 +33,7 @@ def command(
     ctx: typer.Context,
     model: Annotated[
         list[str],
-        typer.Option(
-            "--model", "-m", metavar="PATH", help="config.json, its folder, or - (stdin)."
-        ),
+        typer.Option("--model", "-m", metavar="PATH", help="config.json, its folder, or -."),
     ],
     machine: Annotated[
         list[str] | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -25,7 +26,7 @@ def ranges(numbers: Iterable[int]) -> str:
     """ "0-4, 6" for 0, 1, 2, 3, 4, 6; a regular step is named: "0-60 step 2"."""
     ordered = sorted(set(numbers))
     if len(ordered) > 3:
-        steps = {after - before for before, after in zip(ordered, ordered[1:], strict=False)}
+        steps = {after - before for before, after in pairwise(ordered)}
         if len(steps) == 1 and steps != {1}:
             return f"{ordered[0]}-{ordered[-1]} step {steps.pop()}"
     runs: list[list[int]] = []

@@ -6,7 +6,7 @@ from attnctl.findings import Finding
 from attnctl.machine import Gpu, Machine, Package, Vendor
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.processor import processor
-from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 
 VENDORS = (("NVIDIA", "nvidia"), ("AMD", "amd"), ("Intel", "intel"))
 UNIT_NAMES = {"nvidia": "SMs", "amd": "CUs", "intel": "Xe cores"}
@@ -52,7 +52,7 @@ def _devices(machine: Machine) -> str:
 def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
     if not vendor.gpus:
         reason = f": {vendor.reason}" if vendor.reason else ""
-        style = "dim" if vendor.status == "absent" else "warn"
+        style: Style = "dim" if vendor.status == "absent" else "warn"
         return [Line(Mark(f"{title:8}{vendor.status}{reason}", style))]
     runtime = {"nvidia": "CUDA", "amd": "ROCm", "intel": "Level Zero"}[key]
     versions = [
@@ -63,11 +63,8 @@ def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
     if vendor.status not in HAD:
         versions.append(f"{vendor.status}: {vendor.reason}")
     rows = tuple(_gpu(gpu) for gpu in vendor.gpus)
-    columns = ("gpu", "use", "name", "arch", UNIT_NAMES[key], "memory", "free", "block memory") + (
-        "GB/s",
-        "PCI",
-        "more",
-    )
+    memories = ("memory", "free", "shared memory", "GB/s")
+    columns = ("gpu", "use", "name", "arch", UNIT_NAMES[key], *memories, "PCI", "more")
     count = count_text(len(vendor.gpus), "GPU")
     return [Heading(f"{title:8}{', '.join([count, *versions])}"), _without_empty(columns, rows)]
 

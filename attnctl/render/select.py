@@ -8,7 +8,7 @@ from attnctl.findings import Finding, Verdict
 from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text, ranges
 from attnctl.render.demands import demands
-from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.report import CandidateReport, GroupReport, SelectReport
 
 REASON_COLUMNS = ("rejected", "reason", "wanted", "found", "fix")
@@ -72,7 +72,7 @@ def _picks(report: SelectReport) -> Table:
 
 def _pick_cell(group: GroupReport) -> Cell:
     if group.winner is not None:
-        style = "good" if group.winner.runnable else "warn"
+        style: Style = "good" if group.winner.runnable else "warn"
         return Mark(group.winner.name, style)
     return Mark("none", "bad") if not group.answered else Mark("not needed", "dim")
 
@@ -126,7 +126,7 @@ def reason_rows(candidate: CandidateReport) -> Iterable[tuple[Cell, ...]]:
 
 def _found(finding: Finding) -> Cell:
     source = f" [{finding.source}]" if finding.source else ""
-    style = "warn" if finding.verdict is Verdict.UNKNOWN else "bad"
+    style: Style = "warn" if finding.verdict is Verdict.UNKNOWN else "bad"
     prefix = "unknown: " if finding.verdict is Verdict.UNKNOWN else ""
     return Mark(f"{prefix}{finding.found}{source}", style)
 
@@ -172,8 +172,8 @@ def _every_finding(group: GroupReport, name: str) -> list[Block]:
 
 
 def _verdict_mark(finding: Finding) -> Mark:
-    style = {"met": "good", "unmet": "bad", "unknown": "warn"}[finding.verdict.value]
-    return Mark(finding.verdict.value, style)
+    styles: dict[Verdict, Style] = {Verdict.MET: "good", Verdict.UNMET: "bad"}
+    return Mark(finding.verdict.value, styles.get(finding.verdict, "warn"))
 
 
 def _plain_found(finding: Finding) -> str:
