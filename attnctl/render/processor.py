@@ -7,10 +7,8 @@ from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.view import Block, Line, Mark
 
 # features that a backend of the field asks about, widest first; the rest is under --json
-NOTABLE = tuple(
-    "amx_bf16 amx_int8 amx_fp16 amx_tile avx512_fp16 avx512_bf16 avx512_vnni avx512f avx2 fma "
-    "sve2 sve i8mm bf16 asimd v".split()
-)
+X86 = ("amx_bf16", "amx_int8", "amx_fp16", "amx_tile", "avx512_fp16", "avx512_bf16", "avx512f")
+NOTABLE = (*X86, "avx2", "fma", "sve2", "sve", "i8mm", "bf16", "asimd", "v")
 
 
 def processor(cpu: Cpu) -> list[Block]:
