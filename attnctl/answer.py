@@ -1,0 +1,74 @@
+"""Runs a whole selection: models on machines, each answer one SelectReport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from attnctl.assume import Assumption, assume
+from attnctl.exits import InputError
+from attnctl.layer import Options
+from attnctl.machine import Machine
+from attnctl.memo import Memo
+from attnctl.model.spec import ModelSpec
+from attnctl.options import scoped
+from attnctl.registry import Registry
+from attnctl.report import SelectReport, report
+from attnctl.select import select_model
+from attnctl.whatif import flips
+
+
+def answer(
+    spec: ModelSpec,
+    assumption: Assumption,
+    registry: Registry,
+    options: Options,
+    *,
+    what_if: bool = False,
+    device: int = 0,
+    memo: Memo | None = None,
+) -> SelectReport:
+    """The answer for one model on one machine; InputError where it has no such device."""
+    machine = assumption.machine
+    _check_device(machine, device)
+    options = scoped(options, spec, registry)
+    decisions = select_model(spec, machine, registry, options, memo=memo, device=device)
+    changes = None
+    if what_if:
+        changes = [
+            flips(spec, group, machine, registry, options, device=device)
+            if group.kind != "none"
+            else ()
+            for group in spec.groups
+        ]
+    return report(spec, assumption, options, decisions, what_if=changes, device=device)
+
+
+def answers(
+    specs: Iterable[ModelSpec],
+    machines: Iterable[Machine],
+    registry: Registry,
+    options: Options,
+    *,
+    assume_installed: str | None = None,
+    what_if: bool = False,
+    device: int = 0,
+) -> Iterator[SelectReport]:
+    """Every model on every machine, machine by machine; no rule is asked twice about one thing."""
+    memo = Memo()
+    models = tuple(specs)
+    for machine in machines:
+        assumption = assume(machine, assume_installed, registry)
+        for spec in models:
+            yield answer(
+                spec, assumption, registry, options, what_if=what_if, device=device, memo=memo
+            )
+
+
+def _check_device(machine: Machine, device: int) -> None:
+    count = max(1, len(machine.gpus))
+    if not 0 <= device < count:
+        raise InputError(
+            f"--device {device}: {machine.name} has devices 0 to {count - 1}"
+            if count > 1
+            else f"--device {device}: {machine.name} has only device 0"
+        )

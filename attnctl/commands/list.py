@@ -1,0 +1,1 @@
+"""What every backend supports, generated from the declarations."""

@@ -1,0 +1,141 @@
+"""Which attention backend serves a model on a machine, and why not each of the others.
+
+Reads a config.json, decides for each group of layers, and shows every requirement that each
+rejected backend failed: what it wanted, what was found, and what would help.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from attnctl.machine import Machine
+    from attnctl.render.output import Output
+    from attnctl.report import SelectReport
+
+EXAMPLES = """\b
+Examples:
+  attnctl select --model config.json
+  attnctl select --model config.json --machine h200 --kv-cache-dtype fp8
+  attnctl select --model config.json --machine all
+  attnctl select --model config.json --backend mla=FLASHMLA
+  attnctl select --model config.json --explain FLASHINFER --what-if
+  curl -s URL | attnctl select --model - --json
+
+\b
+Exit codes: 0 every group of layers has a backend; 1 one has none, or the backend
+requested is not eligible; 2 wrong usage or unreadable input."""
+
+
+def command(
+    ctx: typer.Context,
+    model: Annotated[
+        list[str],
+        typer.Option("--model", "-m", metavar="PATH", help="config.json, its folder, or -."),
+    ],
+    machine: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME|FILE|all", help="Another machine than this one. Repeatable."),
+    ] = None,
+    assume_installed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|none|usual|LIST",
+            help="Packages that count as installed. Default: those found; usual if bundled.",
+        ),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute dtype.")] = None,
+    kv_cache_dtype: Annotated[
+        str, typer.Option(metavar="DTYPE", help="Dtype of the KV cache.")
+    ] = "auto",
+    block_size: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="Tokens in a page of the KV cache.")
+    ] = None,
+    tp: Annotated[int, typer.Option(metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
+    max_model_len: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="Longest sequence, for the cache's cost.")
+    ] = None,
+    backend: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
+    ] = None,
+    allow_fallback: Annotated[
+        bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
+    ] = False,
+    device: Annotated[int, typer.Option(metavar="N", help="Logical index of the device.")] = 0,
+    explain: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show every finding of one backend.")
+    ] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Which single change would give another pick.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
+) -> None:
+    from attnctl.answer import answers
+    from attnctl.model import read_model
+    from attnctl.options import backend_name, read_options
+    from attnctl.registry import load
+
+    registry = load()
+    options = read_options(
+        registry,
+        dtype=dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        block_size=block_size,
+        tp=tp,
+        max_model_len=max_model_len,
+        backend=backend or (),
+        allow_fallback=allow_fallback,
+    )
+    explained = backend_name(explain, registry) if explain else None
+    specs = [read_model(path) for path in model]
+    machines = [found for name in machine or ("",) for found in _machines(name)]
+    reports = tuple(
+        answers(
+            specs,
+            machines,
+            registry,
+            options,
+            assume_installed=assume_installed,
+            what_if=what_if,
+            device=device,
+        )
+    )
+    raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
+
+
+def _machines(name: str) -> list[Machine]:
+    """This machine for "", every bundled one for "all", else the one of that name or file."""
+    if not name:
+        from attnctl.probe import probe
+
+        return [probe()]
+    from attnctl import machines
+
+    return [machines.load(one) for one in (machines.names() if name == "all" else (name,))]
+
+
+def _show(
+    reports: tuple[SelectReport, ...], output: Output, explained: str | None, json: bool
+) -> int:
+    if len(reports) == 1:
+        (report,) = reports
+        if json:
+            output.json(report)
+        else:
+            from attnctl.render.select import select_view
+
+            output.view(select_view(report, explained))
+        return report.exit_code
+    from attnctl.report import sweep
+
+    many = sweep(reports)
+    if json:
+        output.json(many)
+    else:
+        from attnctl.render.sweep import sweep_view
+
+        output.view(sweep_view(many))
+    return many.exit_code

@@ -1,0 +1,123 @@
+"""Reads the options of a run as a user spells them into Options, or says what is wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.layer import KV_DTYPES, OPS, Options, layer_of
+from attnctl.model.spec import ModelSpec
+from attnctl.nearest import did_you_mean
+from attnctl.registry import Registry
+
+# spelling -> dtype; "torch." in front does not count
+DTYPES = {
+    "auto": None,
+    "float16": "float16",
+    "fp16": "float16",
+    "half": "float16",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float32": "float32",
+    "fp32": "float32",
+    "float": "float32",
+}
+_SHORT_KV_DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+KINDS = (*OPS, "recurrent_other")
+
+
+def read_options(
+    registry: Registry,
+    *,
+    dtype: str | None = None,
+    kv_cache_dtype: str = "auto",
+    block_size: int | None = None,
+    tp: int = 1,
+    max_model_len: int | None = None,
+    backend: Iterable[str] = (),
+    allow_fallback: bool = False,
+) -> Options:
+    """The options in their canonical spelling; InputError names the option that makes no sense.
+
+    backend: "NAME" for every kind of layer that the backend computes, or "KIND=NAME".
+    """
+    return Options(
+        dtype=None if dtype is None else _dtype(dtype),
+        kv_cache_dtype=_kv_cache_dtype(kv_cache_dtype),
+        block_size=_positive("--block-size", block_size),
+        tp=_positive("--tp", tp) or 1,
+        max_model_len=_positive("--max-model-len", max_model_len),
+        backend=_demands(backend, registry),
+        allow_fallback=allow_fallback,
+    )
+
+
+def scoped(options: Options, spec: ModelSpec, registry: Registry) -> Options:
+    """The options with a demand for every kind narrowed to the kinds that the backend computes.
+
+    A backend that computes none of the model's layers stays demanded of all of them: that is a
+    demand unmet, never one forgotten.
+    """
+    named = dict(options.backend)
+    everywhere = registry.get(named.get("*", ""))
+    if everywhere is None:
+        return options
+    ops = {group.kind: layer_of(spec, group, options).op for group in spec.groups}
+    served: dict[str, str] = {
+        kind: everywhere.name for kind, op in ops.items() if op in everywhere.ops
+    }
+    if not served:
+        return options
+    del named["*"]
+    return msgspec.structs.replace(options, backend=tuple({**served, **named}.items()))
+
+
+def backend_name(word: str, registry: Registry) -> str:
+    """The registry's spelling of a backend's name; InputError with the nearest one otherwise."""
+    known = {backend.name: backend.name for backend in registry.backends}
+    name = word.strip().upper().replace("-", "_")
+    if name in known:
+        return known[name]
+    for broken in registry.broken:
+        if broken.name.upper() == name:
+            raise InputError(f"{word}: declared by {broken.origin}, but broken: {broken.error}")
+    hint = did_you_mean(name, known) or f" Known are {', '.join(sorted(known))}."
+    raise InputError(f"{word}: no backend of that name.{hint}")
+
+
+def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str], ...]:
+    demands: dict[str, str] = {}
+    for word in words:
+        kind, equals, name = word.rpartition("=")
+        kind = _known("--backend", kind.strip(), KINDS, "kind of layer") if equals else "*"
+        if kind in demands:
+            where = "every kind of layer" if kind == "*" else f"{kind} layers"
+            raise InputError(f"--backend: two backends are demanded for {where}; give one")
+        demands[kind] = backend_name(name, registry)
+    return tuple(demands.items())
+
+
+def _dtype(word: str) -> str | None:
+    plain = word.lower().removeprefix("torch.")
+    return DTYPES[_known("--dtype", plain, DTYPES, "dtype")]
+
+
+def _kv_cache_dtype(word: str) -> str:
+    plain = word.lower().removeprefix("torch.")
+    plain = _SHORT_KV_DTYPES.get(plain, plain)
+    return _known("--kv-cache-dtype", plain, KV_DTYPES, "KV-cache dtype")
+
+
+def _known(option: str, word: str, known: Collection[str], what: str) -> str:
+    if word in known:
+        return word
+    hint = did_you_mean(word, known) or f" Known are {', '.join(known)}."
+    raise InputError(f"{option} {word}: no such {what}.{hint}")
+
+
+def _positive(option: str, number: int | None) -> int | None:
+    if number is not None and number < 1:
+        raise InputError(f"{option} {number}: must be 1 or more")
+    return number

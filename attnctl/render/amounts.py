@@ -1,0 +1,43 @@
+"""Numbers as people of the field write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bytes_text(count: int | None) -> str:
+    """ "139.8 GiB", "32 KiB", "512 bytes"; "?" where the number is not known."""
+    if count is None:
+        return "?"
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{_short(amount)} {_UNITS[unit]}"
+
+
+def _short(amount: float) -> str:
+    return f"{amount:.1f}".removesuffix(".0")
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """ "0-4, 6" for 0, 1, 2, 3, 4, 6; a regular step is named: "0-60 step 2"."""
+    ordered = sorted(set(numbers))
+    if len(ordered) > 3:
+        steps = {after - before for before, after in pairwise(ordered)}
+        if len(steps) == 1 and steps != {1}:
+            return f"{ordered[0]}-{ordered[-1]} step {steps.pop()}"
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def count_text(count: int, noun: str) -> str:
+    """ "1 layer", "32 layers"."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")

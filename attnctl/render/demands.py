@@ -1,0 +1,61 @@
+"""What a group of layers demands, in one short phrase."""
+
+from __future__ import annotations
+
+from attnctl.model.spec import LayerGroup
+from attnctl.report import GroupReport
+
+
+def demands(group: GroupReport) -> str:
+    """ "32 heads, 8 KV, head 128, window 4096, sinks, bfloat16", only what is not plain."""
+    layer = group.layer
+    parts = [*_heads(layer), *_widths(layer), *_features(layer), *_state(layer), group.dtype]
+    if group.kv_cache_dtype != "auto" and layer.needs_kv_cache:
+        parts.append(f"cache {group.kv_cache_dtype}")
+    return ", ".join(parts)
+
+
+def _heads(layer: LayerGroup) -> list[str]:
+    if layer.num_heads is None:
+        return []
+    heads = [f"{layer.num_heads} heads"]
+    if layer.num_kv_heads not in (None, layer.num_heads):
+        heads.append(f"{layer.num_kv_heads} KV")
+    return heads
+
+
+def _widths(layer: LayerGroup) -> list[str]:
+    if layer.head_size is None:
+        return []
+    if layer.mla is not None:
+        mla = layer.mla
+        return [f"latent {mla.kv_lora_rank} + rope {mla.qk_rope_head_dim}"]
+    if layer.head_size_v not in (None, layer.head_size):
+        return [f"K {layer.head_size}, V {layer.head_size_v}"]
+    return [f"head {layer.head_size}"]
+
+
+def _features(layer: LayerGroup) -> list[str]:
+    parts = []
+    if layer.window is not None:
+        two_sided = layer.window_right is not None
+        right = f" left, {layer.window_right} right" if two_sided else ""
+        parts.append(f"window {layer.window}{right}")
+    if layer.chunk is not None:
+        parts.append(f"chunk {layer.chunk}")
+    if layer.indexer is not None:
+        parts.append(f"top {layer.indexer.topk}")
+    if layer.softcap is not None:
+        parts.append(f"softcap {layer.softcap:g}")
+    named = {"sinks": layer.sinks, "ALiBi": layer.alibi, "prefix LM": layer.prefix_lm}
+    parts += [name for name, there in named.items() if there]
+    if layer.kv_shared_from:
+        parts.append(f"{len(layer.kv_shared_from)} read another layer's cache")
+    return parts
+
+
+def _state(layer: LayerGroup) -> list[str]:
+    if layer.state is None:
+        return []
+    shapes = {"conv": layer.state.conv_state, "state": layer.state.ssm_state}
+    return [f"{name} [{', '.join(map(str, shape))}]" for name, shape in shapes.items() if shape]

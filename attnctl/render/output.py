@@ -1,0 +1,81 @@
+"""Where a command's answer goes: JSON, aligned text for pipes, or a drawing on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from attnctl.render.view import View
+
+
+class Output:
+    """One stream with what it can show; None of a field means: ask the stream."""
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        terminal: bool | None = None,
+        width: int | None = None,
+        colour: bool | None = None,
+    ) -> None:
+        self.stream = sys.stdout if stream is None else stream
+        self.terminal = _is_terminal(self.stream) if terminal is None else terminal
+        self._width = width
+        self.colour = _wants_colour() if colour is None else colour
+
+    def json(self, value: Any) -> None:
+        """The value as indented JSON."""
+        import msgspec
+
+        self.text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+    def view(self, view: View) -> None:
+        """The view, drawn as this stream can show it."""
+        if self.terminal:
+            from attnctl.render.terminal import drawn
+
+            self.text(drawn(view, self.width, self.colour))
+        else:
+            from attnctl.render.plain import plain
+
+            self.text(plain(view))
+
+    def text(self, text: str) -> None:
+        """Writes all of it; a reader who has left is not an error."""
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        try:
+            self.stream.write(text.encode(encoding, "replace").decode(encoding))
+            self.stream.flush()
+        except BrokenPipeError:
+            _close_quietly(self.stream)
+
+    @property
+    def width(self) -> int:
+        if self._width is not None:
+            return self._width
+        from shutil import get_terminal_size
+
+        return max(40, get_terminal_size().columns)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _wants_colour() -> bool:
+    """NO_COLOR (no-color.org) counts when it is not empty; a dumb terminal knows no escapes."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _close_quietly(stream: TextIO) -> None:
+    # what is still in the buffer would raise again when the interpreter flushes it at exit
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        return

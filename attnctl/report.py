@@ -1,0 +1,245 @@
+"""What `attnctl select` answers for one model on one machine, as one document.
+
+The table, the JSON and the exit code are read from this value, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from attnctl.assume import Assumption
+from attnctl.decision import Decision, Pick
+from attnctl.exits import Exit
+from attnctl.findings import Finding
+from attnctl.layer import Options
+from attnctl.machine import Machine, Platform
+from attnctl.model.spec import LayerGroup, ModelSpec, Tower
+from attnctl.whatif import Flip
+
+SCHEMA = "attnctl.select/1"
+SWEEP_SCHEMA = "attnctl.select-sweep/1"
+
+# a candidate that fails one of these serves other layers or other machines
+ELSEWHERE = frozenset({"operation", "platform"})
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """The device that was selected for; index: its logical index, None on a CPU."""
+
+    index: int | None
+    name: str | None
+    arch: str | None
+    unit_count: int | None
+    memory_bytes: int | None
+
+
+class MachineBrief(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    origin: str
+    platform: Platform
+    device: Device
+    device_count: int
+
+
+class ConfigKeys(msgspec.Struct, frozen=True):
+    """Key paths of config.json that decided something, had no bearing, or are not known here."""
+
+    used: tuple[str, ...]
+    ignored: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+class ModelBrief(msgspec.Struct, frozen=True, kw_only=True):
+    """What the configuration said, but for its layers, which stand in the groups."""
+
+    model_type: str | None
+    architecture: str | None
+    path: str
+    text_config_path: str
+    layers: int
+    dtype: str | None
+    dtype_source: str
+    kv_cache_dtype_from_checkpoint: str | None
+    max_position: int | None
+    vision: Tower | None
+    audio: Tower | None
+    notes: tuple[str, ...]
+    config: ConfigKeys
+
+
+class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One backend's answer: reasons are the findings that are not met, findings are all of them."""
+
+    name: str
+    ok: bool
+    kernel: str
+    place: int | None
+    reasons: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def elsewhere(self) -> bool:
+        """True where it computes another operation or runs on another platform."""
+        return any(finding.code in ELSEWHERE for finding in self.reasons)
+
+
+class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one group of layers; `layer` is the group as the configuration states it.
+
+    pick / would_pick: names; winner: the pick with its evidence and what it beat. cost: what the
+    pick keeps in cache. what_if: None where it was not asked for.
+    """
+
+    kind: str
+    layers: tuple[int, ...]
+    layer: LayerGroup
+    op: str | None
+    features: tuple[str, ...]
+    dtype: str
+    kv_cache_dtype: str
+    answered: bool
+    pick: str | None
+    winner: Pick | None
+    requested: str | None
+    would_pick: str | None
+    candidates: tuple[CandidateReport, ...]
+    notes: tuple[str, ...]
+    cost: Any = None
+    what_if: tuple[Flip, ...] | None = None
+
+
+class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = SCHEMA
+    machine: MachineBrief
+    model: ModelBrief
+    options: Options
+    assumed: tuple[str, ...]
+    assumed_because: str
+    groups: tuple[GroupReport, ...]
+    exit_code: int
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """Models by machines: one report for each pair."""
+
+    schema: str = SWEEP_SCHEMA
+    reports: tuple[SelectReport, ...]
+    exit_code: int
+
+
+def report(
+    spec: ModelSpec,
+    assumption: Assumption,
+    options: Options,
+    decisions: Sequence[Decision],
+    *,
+    costs: Sequence[Any] | None = None,
+    what_if: Sequence[tuple[Flip, ...]] | None = None,
+    device: int = 0,
+) -> SelectReport:
+    """The whole answer; costs and what_if hold one entry per decision, or are None."""
+    unasked: Sequence[None] = [None] * len(decisions)
+    groups = tuple(
+        _group(decision, cost, flips)
+        for decision, cost, flips in zip(
+            decisions, costs or unasked, what_if or unasked, strict=True
+        )
+    )
+    return SelectReport(
+        machine=_machine(assumption.machine, device),
+        model=_model(spec),
+        options=options,
+        assumed=assumption.packages,
+        assumed_because=assumption.because,
+        groups=groups,
+        exit_code=Exit.OK if all(group.answered for group in groups) else Exit.NO,
+    )
+
+
+def sweep(reports: Iterable[SelectReport]) -> Sweep:
+    """Several reports as one document; the answer is no as soon as one of them is."""
+    kept = tuple(reports)
+    return Sweep(reports=kept, exit_code=max((one.exit_code for one in kept), default=Exit.OK))
+
+
+def _group(decision: Decision, cost: Any, flips: tuple[Flip, ...] | None) -> GroupReport:
+    return GroupReport(
+        kind=decision.group.kind,
+        layers=decision.group.layers,
+        layer=decision.group,
+        op=decision.op,
+        features=decision.features,
+        dtype=decision.dtype,
+        kv_cache_dtype=decision.kv_cache_dtype,
+        answered=decision.answered,
+        pick=decision.pick.name if decision.pick else None,
+        winner=decision.pick,
+        requested=decision.requested,
+        would_pick=decision.would_pick.name if decision.would_pick else None,
+        candidates=tuple(
+            CandidateReport(
+                name=candidate.name,
+                ok=candidate.ok,
+                kernel=candidate.kernel,
+                place=candidate.place,
+                reasons=candidate.reasons,
+                findings=candidate.findings,
+            )
+            for candidate in decision.candidates
+        ),
+        notes=decision.notes,
+        cost=cost,
+        what_if=flips,
+    )
+
+
+def _machine(machine: Machine, index: int) -> MachineBrief:
+    gpus = machine.gpus
+    if not gpus:
+        cpu = machine.cpu
+        memory = cpu.memory_limit_bytes or cpu.memory_total_bytes
+        name = cpu.model or cpu.microarchitecture or cpu.arch
+        device = Device(
+            index=None,
+            name=name,
+            arch=cpu.isa_level or cpu.arch,
+            unit_count=cpu.usable or cpu.cores,
+            memory_bytes=memory,
+        )
+    else:
+        gpu = gpus[index]
+        device = Device(
+            index=index,
+            name=gpu.name,
+            arch=gpu.arch,
+            unit_count=gpu.unit_count,
+            memory_bytes=gpu.memory.total_bytes,
+        )
+    return MachineBrief(
+        name=machine.name,
+        origin=machine.origin,
+        platform=machine.platform,
+        device=device,
+        device_count=len(gpus) or 1,
+    )
+
+
+def _model(spec: ModelSpec) -> ModelBrief:
+    return ModelBrief(
+        model_type=spec.model_type,
+        architecture=spec.architecture,
+        path=spec.path,
+        text_config_path=spec.text_config_path,
+        layers=sum(len(group.layers) for group in spec.groups),
+        dtype=spec.dtype,
+        dtype_source=spec.dtype_source,
+        kv_cache_dtype_from_checkpoint=spec.kv_cache_dtype_from_checkpoint,
+        max_position=spec.max_position,
+        vision=spec.vision,
+        audio=spec.audio,
+        notes=spec.notes,
+        config=ConfigKeys(spec.used, spec.ignored, spec.unknown),
+    )

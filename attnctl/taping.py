@@ -1,0 +1,24 @@
+"""Probes that write a tape of what they asked, or read one in place of this machine."""
+
+from __future__ import annotations
+
+from attnctl.files import read_bytes, write_whole
+from attnctl.machine import Machine
+from attnctl.probe import probe
+from attnctl.probe.host import Host
+from attnctl.probe.realhost import RealHost
+from attnctl.probe.tape import Recorder, Replay, read_tape, write_tape
+
+
+def probe_recorded(path: str, host: Host | None = None) -> Machine:
+    """The machine, with a tape of every question and answer written to `path`."""
+    recorder = Recorder(RealHost() if host is None else host)
+    machine = probe(recorder)
+    write_whole(path, write_tape(recorder.tape()))
+    return machine
+
+
+def probe_replayed(path: str, record: str | None = None) -> Machine:
+    """The machine of a tape; `record` writes what was asked of it again, to prune old tapes."""
+    replay = Replay(read_tape(read_bytes(path), path))
+    return probe(replay) if record is None else probe_recorded(record, replay)
