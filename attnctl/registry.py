@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from attnctl.requirements.rule import Rule, Subject
 
 GROUP = "attnctl.backends"
+BUILT_IN = "built-in"
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block_multiple_on: platform -> the multiple there, where it is another; prefers_block: the cache
     block that it asks for where the user fixes none.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
-    origin: "built-in", or the distribution that brought it.
+    origin: "built-in", or the distribution that brought it. module: where it is declared; the
+    registry fills in both. Its kernels are in the module's `kernel`, loaded when they are run.
     """
 
     name: str
@@ -56,7 +58,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block_multiple_on: dict[str, int] = {}
     prefers_block: int | None = None
     kernel: Literal["bundled", "adapter", "planned"] = "planned"
-    origin: str = "built-in"
+    origin: str = BUILT_IN
+    module: str = ""
 
     def block_units(self, platform: str) -> tuple[int, ...]:
         """Sizes of which a cache block must be a multiple of one; (): any size will do."""
@@ -102,32 +105,43 @@ def load() -> Registry:
     """Every declaration that loads, built-in and installed, and each one that does not."""
     backends: dict[str, Backend] = {}
     broken: list[Broken] = []
-    for name, origin, read in (*_built_in(), *_installed()):
+    for source in (*_built_in(), *_installed()):
         try:
-            backend = _checked(read(), name, origin, backends)
+            backend = _checked(source, backends)
         except Exception as error:  # a plug-in may raise anything; it is reported, never fatal
-            broken.append(Broken(name, origin, f"{type(error).__name__}: {error}"))
+            broken.append(Broken(source.name, source.origin, f"{type(error).__name__}: {error}"))
         else:
             backends[backend.name] = backend
     return Registry(tuple(backends.values()), tuple(broken))
 
 
-def _checked(found: object, name: str, origin: str, taken: dict[str, Backend]) -> Backend:
+class _Source(NamedTuple):
+    """Where a declaration is said to be, before anything of it is loaded."""
+
+    name: str
+    origin: str
+    module: str
+    read: Callable[[], object]
+
+
+def _checked(source: _Source, taken: dict[str, Backend]) -> Backend:
+    found = source.read()
     if not isinstance(found, Backend):
         raise TypeError(f"expected a Backend, found {type(found).__name__}")
-    if origin == "built-in" and found.name.lower() != name:
-        raise ValueError(f"the folder {name} declares {found.name}")
+    if source.origin == BUILT_IN and found.name.lower() != source.name:
+        raise ValueError(f"the folder {source.name} declares {found.name}")
     if found.name in taken:
         raise ValueError(f"the name {found.name} is taken by {taken[found.name].origin}")
-    return found if found.origin == origin else msgspec.structs.replace(found, origin=origin)
+    return msgspec.structs.replace(found, origin=source.origin, module=source.module)
 
 
-def _built_in() -> Iterator[tuple[str, str, Callable[[], object]]]:
+def _built_in() -> Iterator[_Source]:
     from attnctl import backends
 
     for name in sorted(os.listdir(os.path.dirname(backends.__file__))):  # noqa: PTH120, PTH208
         if not name.startswith(("_", ".")) and "." not in name:
-            yield name, "built-in", _reader(f"attnctl.backends.{name}")
+            module = f"attnctl.backends.{name}"
+            yield _Source(name, BUILT_IN, module, _reader(module))
 
 
 def _reader(module: str) -> Callable[[], object]:
@@ -138,7 +152,7 @@ def _reader(module: str) -> Callable[[], object]:
     return read
 
 
-def _installed() -> Iterator[tuple[str, str, Callable[[], object]]]:
+def _installed() -> Iterator[_Source]:
     if not any(_mentions_group(folder) for folder in sys.path):
         return
     # this import costs as much as the whole of typer, so it waits until a plug-in is there
@@ -146,7 +160,7 @@ def _installed() -> Iterator[tuple[str, str, Callable[[], object]]]:
 
     for entry in entry_points(group=GROUP):
         origin = entry.dist.name if entry.dist else entry.value
-        yield entry.name, origin, entry.load
+        yield _Source(entry.name, origin, entry.module, entry.load)
 
 
 def _mentions_group(folder: str) -> bool:
