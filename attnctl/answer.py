@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from attnctl.assume import Assumption, assume
+from attnctl.costs import cost
 from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.machine import Machine
@@ -40,7 +41,8 @@ def answer(
             else ()
             for group in spec.groups
         ]
-    return report(spec, assumption, options, decisions, what_if=changes, device=device)
+    costs = [cost(decision, options, spec.max_position) for decision in decisions]
+    return report(spec, assumption, options, decisions, costs=costs, what_if=changes, device=device)
 
 
 def answers(

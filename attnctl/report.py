@@ -6,11 +6,11 @@ The table, the JSON and the exit code are read from this value, so that they can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from attnctl.assume import Assumption
+from attnctl.costs import Cost
 from attnctl.decision import Decision, Pick
 from attnctl.exits import Exit
 from attnctl.findings import Finding
@@ -107,7 +107,7 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     would_pick: str | None
     candidates: tuple[CandidateReport, ...]
     notes: tuple[str, ...]
-    cost: Any = None
+    cost: Cost | None = None
     what_if: tuple[Flip, ...] | None = None
 
 
@@ -136,7 +136,7 @@ def report(
     options: Options,
     decisions: Sequence[Decision],
     *,
-    costs: Sequence[Any] | None = None,
+    costs: Sequence[Cost] | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     device: int = 0,
 ) -> SelectReport:
@@ -165,7 +165,7 @@ def sweep(reports: Iterable[SelectReport]) -> Sweep:
     return Sweep(reports=kept, exit_code=max((one.exit_code for one in kept), default=Exit.OK))
 
 
-def _group(decision: Decision, cost: Any, flips: tuple[Flip, ...] | None) -> GroupReport:
+def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None) -> GroupReport:
     return GroupReport(
         kind=decision.group.kind,
         layers=decision.group.layers,
