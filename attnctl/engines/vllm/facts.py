@@ -96,10 +96,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One layer's selector configuration; field names are those of the recorded cases.
 
     head_size: K width, for MLA kv_lora_rank + qk_rope_head_dim. num_heads: per rank, MLA only.
-    block_size: None unless the user asked for one. backend: the forced one.
+    head_size_v: V width where it differs. block_size: None unless the user asked for one.
+    backend: the forced one.
     """
 
     head_size: int
+    head_size_v: int | None = None
     dtype: str = "bfloat16"
     kv_cache_dtype: str | None = "auto"
     block_size: int | None = None

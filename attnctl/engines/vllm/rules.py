@@ -20,10 +20,13 @@ UNQUANTIZED = ("auto", "float16", "bfloat16")
 FP8 = ("fp8", "fp8_e4m3")
 
 
+Test = Callable[[Facts, Layer], bool]
+
+
 class Check(msgspec.Struct, frozen=True):
     """A named predicate: whether it holds, and what it wants in words."""
 
-    test: Callable[[Facts, Layer], bool]
+    test: Test
     wanted: str
 
 
@@ -110,12 +113,13 @@ class Order(msgspec.Struct, frozen=True):
 class Branch(msgspec.Struct, frozen=True):
     """A step of a platform without a list: where it holds, `pick`, or `error` (a class name).
 
-    valid: a row that must also pass every check.
+    valid: a row that must also pass every check. because: what the error comes from.
     """
 
-    when: Check
+    when: Test
     pick: str | None = None
     error: str | None = None
+    because: str = ""
     valid: str | None = None
 
 
@@ -128,7 +132,11 @@ class Prefill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one version of vLLM decides by."""
+    """Everything that one version of vLLM decides by.
+
+    unequal_widths: what model classes take for K and V of different widths, best first, each
+    with what the class itself checks.
+    """
 
     version: str
     backends: dict[str, Backend]
@@ -137,6 +145,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     prefill: dict[str, dict[str, Prefill]]
     prefill_orders: dict[str, tuple[Order, ...]]
     state_backends: dict[str, str]
+    unequal_widths: tuple[tuple[str, Check], ...]
     default_block_sizes: dict[str, int]
 
 

@@ -1,0 +1,108 @@
+"""Block and page sizes that vLLM would give a whole model on a machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from attnctl.cache import StateTensor, state_bytes, state_tensors
+from attnctl.engines.vllm.adapter import EngineDecision, explain
+from attnctl.engines.vllm.facts import Facts
+from attnctl.engines.vllm.hybrid import blocks_for
+from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
+from attnctl.engines.vllm.machine_facts import facts_of_machine
+from attnctl.engines.vllm.rules import Table
+from attnctl.machine import Machine
+from attnctl.model.spec import LayerGroup, ModelSpec
+
+
+class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One block size for the attention layers, and the page that holds a state.
+
+    block_size: tokens; None where vLLM raises (error) or no layer keeps a KV cache. state_bytes:
+    of one state layer and sequence, 0 without such layers. page_bytes: of one attention block in
+    one layer. mamba_page_size_padded: what a state's page is padded to, None where it fits.
+    attention / states: the backends in use, in the order of their first layers.
+    """
+
+    engine: str = "vllm"
+    version: str
+    block_size: int | None = None
+    page_bytes: int | None = None
+    state_bytes: int = 0
+    mamba_page_size_padded: int | None = None
+    attention: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    tensors: tuple[StateTensor, ...] = ()
+    error: str | None = None
+
+
+def hybrid_plan(
+    table: Table, machine: Machine, spec: ModelSpec, options: RunOptions, num_spec: int = 0
+) -> HybridPlan:
+    """Return the sizes for a model; its largest state counts where kinds of state differ.
+
+    num_spec: speculative tokens. Prefix caching is off: only the last state of a sequence is kept.
+    """
+    facts, _ = facts_of_machine(machine)
+    groups = sorted(spec.groups, key=lambda group: group.layers[:1])
+    attention = [g for g in groups if g.needs_kv_cache and g.kind != "blocksparse"]
+    states = [g for g in groups if g.is_ssm and g.state is not None]
+    tensors = _largest(facts, states, spec, options, num_spec)
+    decisions = [explain(table, machine, group, options, spec) for group in attention]
+    names = tuple(table.state_backends[group.kind] for group in states)
+    blank = HybridPlan(
+        version=table.version,
+        state_bytes=state_bytes(tensors),
+        attention=tuple(dict.fromkeys(d.pick for d in decisions if d.pick)),
+        states=tuple(dict.fromkeys(names)),
+        tensors=tensors,
+    )
+    failed = next((d.error for d in decisions if d.error), None)
+    if failed or not attention:
+        return msgspec.structs.replace(blank, error=failed)
+    return _sized(table, facts, blank, attention, decisions, spec, options, states)
+
+
+def _sized(
+    table: Table,
+    facts: Facts,
+    blank: HybridPlan,
+    attention: list[LayerGroup],
+    decisions: list[EngineDecision],
+    spec: ModelSpec,
+    options: RunOptions,
+    states: list[LayerGroup],
+) -> HybridPlan:
+    rows = {
+        str(decision.pick): (
+            table.backends[str(decision.pick)],
+            layer_config(facts, group, options, spec),
+        )
+        for group, decision in zip(attention, decisions, strict=True)
+        if decision.pick in table.backends
+    }
+    first = attention[0]
+    kv_heads = max(1, (first.num_kv_heads or 1) // options.tp)
+    kinds = [group.kind for group in states]
+    found = blocks_for(table, facts, list(rows.values()), kv_heads, blank.tensors, kinds)
+    if found is None:
+        sizes = f"{', '.join(rows)} share no block size that holds the state"
+        return msgspec.structs.replace(blank, error=f"ValueError: {sizes}")
+    return msgspec.structs.replace(
+        blank,
+        block_size=found.block_size,
+        page_bytes=found.page_bytes,
+        mamba_page_size_padded=found.padded_page_bytes,
+    )
+
+
+def _largest(
+    facts: Facts, states: list[LayerGroup], spec: ModelSpec, options: RunOptions, num_spec: int
+) -> tuple[StateTensor, ...]:
+    dtype = run_dtype(facts, options, spec)[0]
+    found = [
+        state_tensors(group.state, dtype=dtype, tp=options.tp, num_spec=num_spec)
+        for group in states
+        if group.state is not None
+    ]
+    return max(found, key=state_bytes, default=())
