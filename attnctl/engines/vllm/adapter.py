@@ -7,8 +7,9 @@ import msgspec
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
 from attnctl.engines.vllm.machine_facts import facts_of_machine
-from attnctl.engines.vllm.rules import Table, reject, validate
+from attnctl.engines.vllm.rules import Table, reject
 from attnctl.engines.vllm.selector import Choice, choose
+from attnctl.engines.vllm.validate import validate
 from attnctl.findings import Finding
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
@@ -58,6 +59,7 @@ def explain(
         return _left_out(table, group, notes)
     layer = layer_config(facts, group, options, spec)
     choice = _choice(table, facts, group, layer)
+    size = _block_size(table, facts, layer, choice) if group.needs_kv_cache else None
     more = (
         run_dtype(facts, options, spec)[1],
         *_about(table, facts, layer, choice, group),
@@ -72,8 +74,8 @@ def explain(
         priority=choice.priority,
         rejected=choice.rejected,
         mla_prefill=choice.mla_prefill,
-        block_size=_block_size(table, facts, layer, choice),
-        flags=_flags(table, facts, layer, choice),
+        block_size=size,
+        flags=_flags(facts, layer, choice, size),
         notes=(*notes, *(note for note in more if note)),
     )
 
@@ -125,15 +127,14 @@ def _block_size(table: Table, facts: Facts, layer: Layer, choice: Choice) -> int
     return row.kernel_blocks(facts, layer).preferred(default)
 
 
-def _flags(table: Table, facts: Facts, layer: Layer, choice: Choice) -> dict[str, str]:
+def _flags(facts: Facts, layer: Layer, choice: Choice, block_size: int | None) -> dict[str, str]:
     if choice.pick is None:
         return {}
     flags = {"--kv-cache-dtype": layer.kv_cache_dtype or "auto"}
     # CPU ignores every name but this one
     if facts.platform != "cpu" or choice.pick == "CPU_MLA":
         flags = {"--attention-backend": choice.pick, **flags}
-    size = _block_size(table, facts, layer, choice)
-    return flags if size is None else {**flags, "--block-size": str(size)}
+    return flags if block_size is None else {**flags, "--block-size": str(block_size)}
 
 
 def _about(
@@ -157,9 +158,7 @@ def _about(
             "vLLM wraps this backend for chunked layers; selection does not look at chunks"
         )
     if layer.use_mla and choice.pick and choice.mla_prefill is None:
-        notes.append(
-            "a decode backend is found but no prefill backend takes these widths: it fails"
-        )
+        notes.append("no prefill backend takes this layer here: vLLM raises ValueError at start")
     if facts.platform in table.branches and choice.pick in UNCHECKED:
         notes.extend(_unchecked(table, facts, layer, str(choice.pick)))
     return notes

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from attnctl.engines.vllm.facts import Facts, Layer, facts_of
-from attnctl.engines.vllm.rules import HALF, Order, Table, reject, validate
+from attnctl.engines.vllm.rules import HALF, Order, Table, reject
+from attnctl.engines.vllm.validate import validate
 from attnctl.findings import Finding
 
 
