@@ -120,7 +120,7 @@ def _sentence(choice: Choice, layer: Layer) -> str:
 
 
 def _block_size(table: Table, facts: Facts, layer: Layer, choice: Choice) -> int | None:
-    row = table.backends.get(choice.pick or "")
+    row = table.row(facts.platform, choice.pick)
     if layer.block_size is not None or row is None:
         return layer.block_size
     default = table.default_block_sizes[facts.platform]
@@ -145,7 +145,7 @@ def _about(
         notes.append(f"{layer.backend} does not take this cache, so vLLM picks automatically")
     elif layer.backend not in (None, choice.pick) and choice.pick:
         notes.append(f"vLLM ignores a forced {layer.backend} here ({facts.platform})")
-    if choice.pick in choice.priority:
+    if layer.backend is None and choice.pick in choice.priority:
         for name in choice.priority[: choice.priority.index(choice.pick or "")]:
             if [f.code for f in choice.rejected[name]] == ["block_size"]:
                 notes.append(
@@ -165,9 +165,8 @@ def _about(
 
 
 def _unchecked(table: Table, facts: Facts, layer: Layer, name: str) -> list[str]:
-    row = "XPU_FLASH_ATTN_MLA" if name == "FLASH_ATTN_MLA" else name
     quiet = QUIETLY_TAKEN.get(name, frozenset())
-    late = [f for f in validate(table.backends[row], facts, layer) if f.code not in quiet]
+    late = [f for f in validate(table.backends[name], facts, layer) if f.code not in quiet]
     return [
         f"not checked at selection: {name} declares {f.wanted}, and this layer has {f.found}"
         for f in late

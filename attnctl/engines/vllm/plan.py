@@ -18,10 +18,11 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One block size for the attention layers, and the page that holds a state.
 
-    block_size: tokens; None where vLLM raises (error) or no layer keeps a KV cache. state_bytes:
-    of one state layer and sequence, 0 without such layers. page_bytes: of one attention block in
-    one layer. mamba_page_size_padded: what a state's page is padded to, None where it fits.
-    attention / states: the backends in use, in the order of their first layers.
+    block_size: tokens; None where vLLM raises (error), no layer keeps a KV cache, or the backend's
+    block sizes are not known (XPU_MLA_SPARSE). state_bytes: of one state layer and sequence, 0
+    without such layers. page_bytes: of one attention block in one layer. mamba_page_size_padded:
+    what a state's page is padded to, None where it fits. attention / states: the backends in use,
+    in the order of their first layers.
     """
 
     engine: str = "vllm"
@@ -73,14 +74,14 @@ def _sized(
     options: RunOptions,
     states: list[LayerGroup],
 ) -> HybridPlan:
+    picked = [table.row(facts.platform, decision.pick) for decision in decisions]
     rows = {
-        str(decision.pick): (
-            table.backends[str(decision.pick)],
-            layer_config(facts, group, options, spec),
-        )
-        for group, decision in zip(attention, decisions, strict=True)
-        if decision.pick in table.backends
+        row.name: (row, layer_config(facts, group, options, spec))
+        for group, row in zip(attention, picked, strict=True)
+        if row is not None
     }
+    if not rows:
+        return blank
     first = attention[0]
     kv_heads = max(1, (first.num_kv_heads or 1) // options.tp)
     kinds = [group.kind for group in states]

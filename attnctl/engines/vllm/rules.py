@@ -148,6 +148,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     unequal_widths: tuple[tuple[str, Check], ...]
     default_block_sizes: dict[str, int]
 
+    def row(self, platform: str, pick: str | None) -> Backend | None:
+        """Return what stands behind a picked name: XPU has a class of its own for one of them."""
+        own = {b.pick: b.valid for b in self.branches.get(platform, ()) if b.valid}
+        return self.backends.get(own.get(pick) or pick or "")
+
 
 def reject(code: str, wanted: str, found: str, fix: str = "") -> Finding:
     return unmet(code, wanted, found, "rules of vLLM", fix)

@@ -66,7 +66,6 @@ ROWS = (
         features={"pcp": ANY, "batch_invariant": ANY},
         mla=True,
     ),
-    Backend(name="XPU_MLA_SPARSE", mla=True, sparse=True),
 )
 
 
