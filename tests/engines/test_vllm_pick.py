@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attnctl.engines import vllm
 from attnctl.engines.vllm import EnginePick
+from attnctl.exits import InputError
 
 SLUGS = {
     "head_size",
@@ -302,3 +303,21 @@ def test_the_prefill_kernel_is_a_choice_of_its_own(
 ) -> None:
     """A model may get a decode backend and no prefill backend."""
     assert mla(place, hf=hf, want_prefill=True).mla_prefill == prefill
+
+
+@pytest.mark.parametrize(
+    "place", [("tpu", "v5", "full"), ("cuda", "9.0", "aiter_on"), ("cuda", "sm_90", "full")]
+)
+def test_places_that_nobody_knows_are_refused(place: tuple[str, str, str]) -> None:
+    """A platform, a profile of another platform, an arch that is no compute capability."""
+    with pytest.raises(InputError):
+        run(place)
+
+
+def test_an_unset_cache_dtype_is_taken_except_by_packed_caches() -> None:
+    """vLLM's None stands for nothing asked; TURBOQUANT and ULTRAQUANT exist for their dtypes."""
+    found = run(("rocm", "gfx942", "bare"), head_size=256, kv_cache_dtype=None)
+    assert found.rejected == {
+        "TURBOQUANT": {"kv_cache_dtype"},
+        "ULTRAQUANT": {"kv_cache_dtype"},
+    }

@@ -87,8 +87,8 @@ def _sized(
     kinds = [group.kind for group in states]
     found = blocks_for(table, facts, list(rows.values()), kv_heads, blank.tensors, kinds)
     if found is None:
-        sizes = f"{', '.join(rows)} share no block size that holds the state"
-        return msgspec.structs.replace(blank, error=f"ValueError: {sizes}")
+        what = f"no block size of {' and '.join(rows)} holds a state of {blank.state_bytes} bytes"
+        return msgspec.structs.replace(blank, error=f"ValueError: {what}")
     return msgspec.structs.replace(
         blank,
         block_size=found.block_size,

@@ -84,7 +84,6 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     heads: Check = ANY
     dtypes: tuple[str, ...] = HALF
     kv: Check = kv(*UNQUANTIZED)
-    kv_required: bool = False
     blocks: KernelBlocks | Callable[[Facts, Layer], KernelBlocks] = KernelBlocks(sizes=(1,))
     capability: Check = ANY
     attn_types: tuple[str, ...] = ("decoder",)

@@ -48,8 +48,7 @@ def _ranges(row: Backend, facts: Facts, layer: Layer) -> list[Finding]:
         out.append(reject("head_size", row.heads.wanted, f"head size {layer.head_size}"))
     if layer.dtype not in row.dtypes:
         out.append(reject("dtype", either(row.dtypes), layer.dtype, f"--dtype {row.dtypes[-1]}"))
-    needs_kv = row.kv_required and layer.kv_cache_dtype is None
-    if needs_kv or not row.kv.test(facts, layer):
+    if not row.kv.test(facts, layer):
         out.append(reject("kv_cache_dtype", row.kv.wanted, f"KV cache {layer.kv_cache_dtype}"))
     blocks = row.kernel_blocks(facts, layer)
     if not blocks.accepts(layer.block_size):
