@@ -1,4 +1,4 @@
-"""Twenty public models as layer groups, as their config.json files state them, and two more shapes."""
+"""Twenty public models as the layer groups that their config.json states, and two more shapes."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from attnctl.cache import StateTensor, state_bytes, state_tensors
-from attnctl.engines.vllm.adapter import EngineDecision, explain
+from attnctl.cache_pages import HybridBlocks
+from attnctl.engines.vllm.adapter import explain
 from attnctl.engines.vllm.facts import Facts
 from attnctl.engines.vllm.hybrid import blocks_for
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
@@ -59,35 +60,25 @@ def hybrid_plan(
         tensors=tensors,
     )
     failed = next((d.error for d in decisions if d.error), None)
-    if failed or not attention:
+    if failed:
         return msgspec.structs.replace(blank, error=failed)
-    return _sized(table, facts, blank, attention, decisions, spec, options, states)
-
-
-def _sized(
-    table: Table,
-    facts: Facts,
-    blank: HybridPlan,
-    attention: list[LayerGroup],
-    decisions: list[EngineDecision],
-    spec: ModelSpec,
-    options: RunOptions,
-    states: list[LayerGroup],
-) -> HybridPlan:
     picked = [table.row(facts.platform, decision.pick) for decision in decisions]
-    rows = {
+    layers = {
         row.name: (row, layer_config(facts, group, options, spec))
         for group, row in zip(attention, picked, strict=True)
         if row is not None
     }
-    if not rows:
+    if not layers:
         return blank
-    first = attention[0]
-    kv_heads = max(1, (first.num_kv_heads or 1) // options.tp)
+    kv_heads = max(1, (attention[0].num_kv_heads or 1) // options.tp)
     kinds = [group.kind for group in states]
-    found = blocks_for(table, facts, list(rows.values()), kv_heads, blank.tensors, kinds)
+    found = blocks_for(table, facts, list(layers.values()), kv_heads, tensors, kinds)
+    return _sized(blank, found, tuple(layers))
+
+
+def _sized(blank: HybridPlan, found: HybridBlocks | None, names: tuple[str, ...]) -> HybridPlan:
     if found is None:
-        what = f"no block size of {' and '.join(rows)} holds a state of {blank.state_bytes} bytes"
+        what = f"no block size of {' and '.join(names)} holds a state of {blank.state_bytes} bytes"
         return msgspec.structs.replace(blank, error=f"ValueError: {what}")
     return msgspec.structs.replace(
         blank,
