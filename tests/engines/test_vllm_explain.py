@@ -283,6 +283,7 @@ def test_a_hybrid_s_plan_is_vllm_s() -> None:
     assert vllm.hybrid_plan(intel(), HYBRID, Options()).block_size == 576
     assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(tp=2)).block_size == 544
     assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(block_size=64)).block_size == 576
+    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(), num_spec=3).block_size == 560
 
 
 def test_a_plan_without_states_keeps_the_preferred_block() -> None:

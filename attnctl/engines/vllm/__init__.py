@@ -7,6 +7,7 @@ and a model. Each version of vLLM is one table (VERSIONS); the newest is the def
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attnctl.engines.vllm import adapter, hybrid, plan, selector
@@ -20,7 +21,7 @@ from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
 
-VERSIONS: dict[str, Table] = {V0_33.version: V0_33}
+VERSIONS: Mapping[str, Table] = MappingProxyType({V0_33.version: V0_33})
 NEWEST = V0_33.version
 
 
@@ -74,7 +75,11 @@ def explain(
 
 
 def hybrid_plan(
-    machine: Machine, spec: ModelSpec, options: RunOptions, version: str | None = None
+    machine: Machine,
+    spec: ModelSpec,
+    options: RunOptions,
+    version: str | None = None,
+    num_spec: int = 0,
 ) -> HybridPlan:
-    """Return vLLM's block and page sizes for a whole model on a machine."""
-    return plan.hybrid_plan(table_of(version), machine, spec, options)
+    """Return vLLM's block and page sizes for a whole model; num_spec: speculative tokens."""
+    return plan.hybrid_plan(table_of(version), machine, spec, options, num_spec)
