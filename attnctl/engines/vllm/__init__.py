@@ -7,15 +7,21 @@ and a model. Each version of vLLM is one table (VERSIONS); the newest is the def
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from attnctl.engines.vllm import hybrid, selector
+from attnctl.engines.vllm import adapter, hybrid, plan, selector
+from attnctl.engines.vllm.adapter import EngineDecision
+from attnctl.engines.vllm.layers import RunOptions
+from attnctl.engines.vllm.plan import HybridPlan
 from attnctl.engines.vllm.rules import Table
 from attnctl.engines.vllm.selector import EnginePick
 from attnctl.engines.vllm.v0_33 import TABLE as V0_33
 from attnctl.exits import InputError
+from attnctl.machine import Machine
+from attnctl.model.spec import LayerGroup, ModelSpec
 
-VERSIONS: dict[str, Table] = {V0_33.version: V0_33}
+VERSIONS: Mapping[str, Table] = MappingProxyType({V0_33.version: V0_33})
 NEWEST = V0_33.version
 
 
@@ -51,3 +57,29 @@ def hybrid_blocks(case: Mapping[str, Any], version: str | None = None) -> dict[s
     None where nothing is padded) and error, the class that vLLM raises.
     """
     return hybrid.hybrid_blocks(table_of(version), case)
+
+
+def explain(
+    machine: Machine,
+    group: LayerGroup,
+    options: RunOptions,
+    spec: ModelSpec | None = None,
+    version: str | None = None,
+) -> EngineDecision:
+    """Return what vLLM would do with one group of layers on a machine, without starting it.
+
+    options: attnctl.layer.Options. spec: the model, whose stated dtypes count where the options
+    leave them open. InputError where the machine or the group lacks a fact that vLLM reads.
+    """
+    return adapter.explain(table_of(version), machine, group, options, spec)
+
+
+def hybrid_plan(
+    machine: Machine,
+    spec: ModelSpec,
+    options: RunOptions,
+    version: str | None = None,
+    num_spec: int = 0,
+) -> HybridPlan:
+    """Return vLLM's block and page sizes for a whole model; num_spec: speculative tokens."""
+    return plan.hybrid_plan(table_of(version), machine, spec, options, num_spec)

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from attnctl.exits import InputError
+
 FLASHINFER_FULL = frozenset(
     {"flashinfer", "flashinfer_usable", "flashinfer_cubin", "flashinfer_sm90_mla", "cute_dsl"}
 )
@@ -96,10 +98,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One layer's selector configuration; field names are those of the recorded cases.
 
     head_size: K width, for MLA kv_lora_rank + qk_rope_head_dim. num_heads: per rank, MLA only.
-    block_size: None unless the user asked for one. backend: the forced one.
+    head_size_v: V width where it differs. block_size: None unless the user asked for one.
+    backend: the forced one.
     """
 
     head_size: int
+    head_size_v: int | None = None
     dtype: str = "bfloat16"
     kv_cache_dtype: str | None = "auto"
     block_size: int | None = None
@@ -146,14 +150,32 @@ def rocm_capability(arch: str) -> tuple[int, int] | None:
 
 
 def facts_of(platform: str, arch: str, installed: str | frozenset[str]) -> Facts:
-    """Return the facts of a recorded case; `installed` is a profile or names as in `Facts.have`."""
-    have = PROFILES[platform][installed] if isinstance(installed, str) else installed
+    """Return the facts of a recorded case; `installed` is a profile or names as in `Facts.have`.
+
+    InputError for a platform, profile or CUDA arch that nobody has heard of.
+    """
+    have = installed if isinstance(installed, frozenset) else _profile(platform, installed)
     capability = None
     if platform == "cuda":
-        major, minor = arch.split(".")
-        capability = (int(major), int(minor))
+        capability = _cuda_capability(arch)
     elif platform == "rocm":
         capability = rocm_capability(arch)
     elif platform == "cpu":
         have = have | CPU_FEATURES.get(arch, frozenset())
     return Facts(platform=platform, arch=arch, capability=capability, have=have)
+
+
+def _profile(platform: str, installed: str) -> frozenset[str]:
+    profiles = PROFILES.get(platform)
+    if profiles is None:
+        raise InputError(f"platform {platform}: not one of {', '.join(PROFILES)}")
+    if installed not in profiles:
+        raise InputError(f"profile {installed}: {platform} has {', '.join(profiles)}")
+    return profiles[installed]
+
+
+def _cuda_capability(arch: str) -> tuple[int, int]:
+    major, _, minor = arch.partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        raise InputError(f"arch {arch}: a compute capability like 9.0 is wanted")
+    return int(major), int(minor)

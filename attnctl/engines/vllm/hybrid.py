@@ -39,7 +39,8 @@ def per_token_bytes(row: Backend, layer: Layer, kv_heads: int) -> int:
     kv = "fp8_ds_mla" if kv in row.packs else kv
     if layer.use_mla:
         return latent_bytes(layer.head_size, kv, layer.dtype)
-    return token_bytes(kv_heads, layer.head_size, layer.head_size, kv, layer.dtype)
+    width_v = layer.head_size if layer.head_size_v is None else layer.head_size_v
+    return token_bytes(kv_heads, layer.head_size, width_v, kv, layer.dtype)
 
 
 def blocks_for(

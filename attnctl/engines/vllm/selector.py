@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from attnctl.engines.vllm.facts import Facts, Layer, facts_of
-from attnctl.engines.vllm.rules import HALF, Order, Table, reject, validate
+from attnctl.engines.vllm.rules import HALF, Order, Table, reject
+from attnctl.engines.vllm.validate import validate
 from attnctl.findings import Finding
 
 
@@ -88,13 +89,13 @@ def _may_fall_back(facts: Facts, layer: Layer, why: tuple[Finding, ...]) -> bool
 def _branched(table: Table, facts: Facts, layer: Layer) -> Choice:
     tried: tuple[Finding, ...] = ()
     for branch in table.branches[facts.platform]:
-        if not branch.when.test(facts, layer):
+        if not branch.when(facts, layer):
             continue
         if branch.valid is not None:
             tried = validate(table.backends[branch.valid], facts, layer)
             if tried:
                 continue
-        why = (*tried, reject("branch", branch.when.wanted, "holds")) if branch.error else ()
+        why = (*tried, reject("platform", branch.because, facts.arch)) if branch.error else ()
         return Choice(pick=branch.pick, error=branch.error, why=why)
     raise AssertionError(f"the branches of {facts.platform} end without an answer")
 

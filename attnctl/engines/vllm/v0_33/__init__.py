@@ -24,5 +24,6 @@ TABLE = Table(
     prefill=prefill.ROWS,
     prefill_orders=prefill.ORDERS,
     state_backends=STATE_BACKENDS,
+    unequal_widths=orders.UNEQUAL_WIDTHS,
     default_block_sizes={"cuda": 16, "rocm": 16, "xpu": 16, "cpu": 128},
 )

@@ -155,7 +155,6 @@ ROWS = (
         name="TURBOQUANT",
         heads=heads_from(1),
         kv=Check(_is_turboquant, "KV cache turboquant_*"),
-        kv_required=True,
         blocks=KernelBlocks(sizes=(16, 32, 64, 128)),
         needs=("fa_wrapper",),
     ),

@@ -25,11 +25,13 @@ def version(facts: Facts, layer: Layer, head_size: int | None = None) -> int | N
     head_size: None asks without a width, as the checks of sinks and scales do.
     """
     chosen = DEFAULT.get(facts.major, 2)
-    if facts.major == 9 and ((head_size or 0) > 256 or layer.model.diffusion):
+    wide = (head_size or 0) > 256 or (layer.has_sink and layer.head_size_v is not None)
+    if facts.major == 9 and (wide or layer.model.diffusion):
         chosen = 4
     if layer.batch_invariant and chosen == 4:
         chosen = 2
-    if chosen == 4 and facts.major >= 10 and (head_size or 0) > 128:
+    has_pair_kernel = (head_size, layer.head_size_v) == (192, 128)
+    if chosen == 4 and facts.major >= 10 and (head_size or 0) > 128 and not has_pair_kernel:
         # 256 has a kernel of its own with 128-token pages, for callers that opt in
         chosen = 2
     return chosen if supported(facts, chosen) else None

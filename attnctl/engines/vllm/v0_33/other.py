@@ -13,6 +13,7 @@ from attnctl.engines.vllm.rules import (
     Backend,
     Branch,
     Check,
+    Test,
     heads,
     kv,
 )
@@ -65,81 +66,71 @@ ROWS = (
         features={"pcp": ANY, "batch_invariant": ANY},
         mla=True,
     ),
-    Backend(name="XPU_MLA_SPARSE", mla=True, sparse=True),
 )
 
 
-def _when(wanted: str, test: object) -> Check:
-    return Check(test, wanted)  # type: ignore[arg-type]
+def _go(pick: str, when: Test, valid: str | None = None) -> Branch:
+    return Branch(when, pick=pick, valid=valid)
 
 
-def _is(*names: str | None) -> Check:
-    return Check(lambda facts, layer: layer.backend in names, f"forced {names}")
+def _raise(error: str, because: str, when: Test) -> Branch:
+    return Branch(when, error=error, because=because)
 
 
+# no capability, hardly any checks: the first step that fits decides
 XPU = (
-    Branch(
-        Check(lambda f, x: str(x.kv_cache_dtype).startswith("turboquant_"), "turboquant cache"),
-        pick="TURBOQUANT",
+    _go("TURBOQUANT", lambda f, x: str(x.kv_cache_dtype).startswith("turboquant_")),
+    _go("XPU_MLA_SPARSE", lambda f, x: x.use_sparse),
+    _go("TRITON_MLA", lambda f, x: x.use_mla and x.backend == "TRITON_MLA"),
+    _raise(
+        "ValueError",
+        "on XPU only TRITON_MLA and FLASH_ATTN_MLA can be forced for latent attention",
+        lambda f, x: x.use_mla and x.backend not in (None, "FLASH_ATTN_MLA"),
     ),
-    Branch(Check(lambda f, x: x.use_sparse, "sparse"), pick="XPU_MLA_SPARSE"),
-    Branch(
-        Check(lambda f, x: x.use_mla and x.backend == "TRITON_MLA", "MLA, TRITON_MLA forced"),
-        pick="TRITON_MLA",
+    _go("FLASH_ATTN_MLA", lambda f, x: x.use_mla, valid="XPU_FLASH_ATTN_MLA"),
+    _raise(
+        "ValueError",
+        "XPU's FLASH_ATTN_MLA does not take this layer",
+        lambda f, x: x.use_mla and x.backend is not None,
     ),
-    Branch(
-        Check(lambda f, x: x.use_mla and x.backend not in (None, "FLASH_ATTN_MLA"), "MLA, forced"),
-        error="ValueError",
+    _go("TRITON_MLA", lambda f, x: x.use_mla),
+    _go("TRITON_ATTN", lambda f, x: x.backend == "TRITON_ATTN"),
+    _go("TRITON_ATTN", lambda f, x: x.batch_invariant and x.backend != "FLASH_ATTN"),
+    _go("FLASH_ATTN", lambda f, x: x.use_mm_prefix and x.backend == "FLASH_ATTN"),
+    _go(
+        "TRITON_FLASH_ATTN",
+        lambda f, x: x.use_mm_prefix and x.dtype in HALF and x.head_size in (256, 512),
     ),
-    Branch(Check(lambda f, x: x.use_mla, "MLA"), pick="FLASH_ATTN_MLA", valid="XPU_FLASH_ATTN_MLA"),
-    Branch(
-        Check(lambda f, x: x.use_mla and x.backend is not None, "MLA, forced"), error="ValueError"
+    _raise(
+        "ValueError",
+        "TRITON_FLASH_ATTN takes 16-bit layers with head size 256 or 512 only",
+        lambda f, x: x.use_mm_prefix and x.backend == "TRITON_FLASH_ATTN",
     ),
-    Branch(Check(lambda f, x: x.use_mla, "MLA that FLASH_ATTN_MLA refuses"), pick="TRITON_MLA"),
-    Branch(_is("TRITON_ATTN"), pick="TRITON_ATTN"),
-    Branch(
-        Check(lambda f, x: x.batch_invariant and x.backend != "FLASH_ATTN", "batch-invariant mode"),
-        pick="TRITON_ATTN",
-    ),
-    Branch(
-        Check(lambda f, x: x.use_mm_prefix and x.backend == "FLASH_ATTN", "FLASH_ATTN forced"),
-        pick="FLASH_ATTN",
-    ),
-    Branch(
-        Check(
-            lambda f, x: x.use_mm_prefix and x.dtype in HALF and x.head_size in (256, 512),
-            "image prefixes, 16 bits, head size 256 or 512",
-        ),
-        pick="TRITON_FLASH_ATTN",
-    ),
-    Branch(
-        Check(lambda f, x: x.use_mm_prefix and x.backend == "TRITON_FLASH_ATTN", "forced"),
-        error="ValueError",
-    ),
-    Branch(Check(lambda f, x: x.use_mm_prefix, "image prefixes"), pick="TRITON_ATTN"),
-    Branch(Check(lambda f, x: x.dtype == "float32", "float32"), pick="TRITON_ATTN"),
-    Branch(_is(None, "FLASH_ATTN"), pick="FLASH_ATTN"),
-    Branch(ANY, error="ValueError"),
+    _go("TRITON_ATTN", lambda f, x: x.use_mm_prefix),
+    _go("TRITON_ATTN", lambda f, x: x.dtype == "float32"),
+    _go("FLASH_ATTN", lambda f, x: x.backend in (None, "FLASH_ATTN")),
+    _raise("ValueError", "on XPU only FLASH_ATTN and TRITON_ATTN can be forced", lambda f, x: True),
 )
 
 CPU = (
-    Branch(Check(lambda f, x: x.use_sparse, "sparse"), error="NotImplementedError"),
-    Branch(
-        Check(lambda f, x: x.use_mla and x.quantized, "MLA with a quantised cache"),
-        error="ValueError",
+    _raise(
+        "NotImplementedError",
+        "no CPU backend takes sparse latent attention",
+        lambda f, x: x.use_sparse,
     ),
-    Branch(
-        Check(
-            lambda f, x: x.use_mla and "amx" in f.have and x.backend != "CPU_MLA", "MLA, AMX tiles"
-        ),
-        pick="AMX_MLA",
+    _raise(
+        "ValueError",
+        "latent attention on CPU takes an unquantised cache only",
+        lambda f, x: x.use_mla and x.quantized,
     ),
-    Branch(Check(lambda f, x: x.use_mla, "MLA"), pick="CPU_MLA"),
-    Branch(
-        Check(lambda f, x: not _cpu_kv(f, x), "a cache that no CPU kernel takes"),
-        error="ValueError",
+    _go("AMX_MLA", lambda f, x: x.use_mla and "amx" in f.have and x.backend != "CPU_MLA"),
+    _go("CPU_MLA", lambda f, x: x.use_mla),
+    _raise(
+        "ValueError",
+        "CPU_ATTN takes an unquantised cache, or fp8 with AMX or AVX-512",
+        lambda f, x: not _cpu_kv(f, x),
     ),
-    Branch(ANY, pick="CPU_ATTN"),
+    _go("CPU_ATTN", lambda f, x: True),
 )
 
 BRANCHES = {"xpu": XPU, "cpu": CPU}

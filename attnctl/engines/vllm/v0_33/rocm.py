@@ -30,6 +30,10 @@ def _segmented_kv(facts: Facts, layer: Layer) -> bool:
     return layer.kv_cache_dtype in (None, *UNQUANTIZED)
 
 
+def _is_octave(facts: Facts, layer: Layer) -> bool:
+    return layer.kv_cache_dtype is None or layer.kv_cache_dtype.startswith("octave_")
+
+
 def _has_causal_switch(facts: Facts, layer: Layer) -> bool:
     return facts.arch == "gfx950" and "aiter_causal" in facts.have
 
@@ -95,7 +99,7 @@ ROWS = (
     Backend(
         name="ROCM_OCTAVE",
         heads=heads(256),
-        kv=Check(lambda f, x: str(x.kv_cache_dtype).startswith("octave_"), "KV cache octave_*"),
+        kv=Check(_is_octave, "KV cache octave_*"),
         blocks=PAGES_16,
         capability=Check(
             lambda facts, layer: facts.rdna == 3 or facts.cdna == 3, "RDNA 3 or CDNA 3"
@@ -106,7 +110,6 @@ ROWS = (
         heads=heads_from(1),
         dtypes=("bfloat16",),
         kv=Check(lambda f, x: x.kv_cache_dtype == "ultraquant_4bit", "KV cache ultraquant_4bit"),
-        kv_required=True,
         blocks=KernelBlocks(sizes=(16, 32, 64, 128), prefers=64),
     ),
     _aiter_mla("ROCM_AITER_MLA"),

@@ -1,0 +1,186 @@
+"""vLLM's choice for a machine and a group of layers, in words and with the flags that pin it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from attnctl.engines.vllm.facts import Facts, Layer
+from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
+from attnctl.engines.vllm.machine_facts import facts_of_machine
+from attnctl.engines.vllm.rules import Table, reject
+from attnctl.engines.vllm.selector import Choice, choose
+from attnctl.engines.vllm.validate import validate
+from attnctl.findings import Finding
+from attnctl.machine import Machine
+from attnctl.model.spec import LayerGroup, ModelSpec
+
+# rows that say something about what a branch of XPU or CPU did not check
+UNCHECKED = {"CPU_ATTN", "CPU_MLA", "AMX_MLA", "FLASH_ATTN", "TRITON_ATTN", "TRITON_MLA"}
+# CPU_ATTN's kernel takes sinks although its class does not say so
+QUIETLY_TAKEN = {"CPU_ATTN": frozenset({"sinks"})}
+
+
+class EngineDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """What one version of an engine does with one group of layers.
+
+    pick: None where it raises, then error says what and why in one sentence. requested: the
+    backend that the user forces; forced: why the engine refuses it. rejected: backend -> every
+    reason, with what it wanted and what it found, of the automatic list. flags: command-line flags
+    that pin the pick. block_size: tokens in a block for this group alone; None for states.
+    """
+
+    engine: str = "vllm"
+    version: str
+    pick: str | None = None
+    error: str | None = None
+    requested: str | None = None
+    forced: tuple[Finding, ...] = ()
+    priority: tuple[str, ...] = ()
+    rejected: dict[str, tuple[Finding, ...]] = {}
+    mla_prefill: str | None = None
+    block_size: int | None = None
+    flags: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+def explain(
+    table: Table,
+    machine: Machine,
+    group: LayerGroup,
+    options: RunOptions,
+    spec: ModelSpec | None = None,
+    aiter_env: bool = False,
+) -> EngineDecision:
+    """Return vLLM's decision for one group; `spec` gives the dtypes that the checkpoint states."""
+    facts, notes = facts_of_machine(machine, aiter_env)
+    if group.is_ssm:
+        return _state(table, group, notes)
+    if group.kind in ("none", "recurrent_other", "blocksparse"):
+        return _left_out(table, group, notes)
+    layer = layer_config(facts, group, options, spec)
+    choice = _choice(table, facts, group, layer)
+    size = _block_size(table, facts, layer, choice) if group.needs_kv_cache else None
+    more = (
+        run_dtype(facts, options, spec)[1],
+        *_about(table, facts, layer, choice, group),
+        _with_aiter(table, machine, group, layer, choice, facts),
+    )
+    return EngineDecision(
+        version=table.version,
+        pick=choice.pick,
+        error=_sentence(choice, layer) if choice.error else None,
+        requested=layer.backend,
+        forced=choice.why if layer.backend and choice.pick != layer.backend else (),
+        priority=choice.priority,
+        rejected=choice.rejected,
+        mla_prefill=choice.mla_prefill,
+        block_size=size,
+        flags=_flags(facts, layer, choice, size),
+        notes=(*notes, *(note for note in more if note)),
+    )
+
+
+def _state(table: Table, group: LayerGroup, notes: tuple[str, ...]) -> EngineDecision:
+    name = table.state_backends[group.kind]
+    fixed = "the kind of layer fixes the backend: nothing is selected and no flag changes it"
+    return EngineDecision(version=table.version, pick=name, notes=(*notes, fixed))
+
+
+def _left_out(table: Table, group: LayerGroup, notes: tuple[str, ...]) -> EngineDecision:
+    if group.kind == "none":
+        nothing = "these layers cache nothing, so vLLM selects nothing for them"
+        return EngineDecision(version=table.version, notes=(*notes, nothing))
+    error = f"vLLM {table.version} has no backend for layers of kind {group.kind}"
+    return EngineDecision(version=table.version, error=error, notes=notes)
+
+
+def _choice(table: Table, facts: Facts, group: LayerGroup, layer: Layer) -> Choice:
+    """Return the selector's choice; layers with other V than K width take their model's class."""
+    if layer.head_size_v is None or facts.platform not in table.orders or layer.backend is not None:
+        return choose(table, facts, layer)
+    names = tuple(name for name, _ in table.unequal_widths)
+    answers = {
+        name: validate(table.backends[name], facts, layer)
+        + (() if own.test(facts, layer) else (reject("kernel_missing", own.wanted, facts.arch),))
+        for name, own in table.unequal_widths
+    }
+    rejected = {name: why for name, why in answers.items() if why}
+    pick = next((name for name in names if name not in rejected), None)
+    error = None if pick else "ValueError"
+    return Choice(pick=pick, error=error, priority=names, rejected=rejected)
+
+
+def _sentence(choice: Choice, layer: Layer) -> str:
+    if choice.why and choice.why[-1].code == "platform":
+        return f"{choice.error}: {choice.why[-1].wanted}"
+    if choice.why:
+        reasons = "; ".join(f"it wants {f.wanted} and finds {f.found}" for f in choice.why)
+        return f"{choice.error}: {layer.backend} is forced and does not take this layer: {reasons}"
+    return f"{choice.error}: none of the {len(choice.priority)} candidates takes this layer"
+
+
+def _block_size(table: Table, facts: Facts, layer: Layer, choice: Choice) -> int | None:
+    row = table.row(facts.platform, choice.pick)
+    if layer.block_size is not None or row is None:
+        return layer.block_size
+    default = table.default_block_sizes[facts.platform]
+    return row.kernel_blocks(facts, layer).preferred(default)
+
+
+def _flags(facts: Facts, layer: Layer, choice: Choice, block_size: int | None) -> dict[str, str]:
+    if choice.pick is None:
+        return {}
+    flags = {"--kv-cache-dtype": layer.kv_cache_dtype or "auto"}
+    # CPU ignores every name but this one
+    if facts.platform != "cpu" or choice.pick == "CPU_MLA":
+        flags = {"--attention-backend": choice.pick, **flags}
+    return flags if block_size is None else {**flags, "--block-size": str(block_size)}
+
+
+def _about(
+    table: Table, facts: Facts, layer: Layer, choice: Choice, group: LayerGroup
+) -> list[str]:
+    notes = []
+    if choice.fell_back:
+        notes.append(f"{layer.backend} does not take this cache, so vLLM picks automatically")
+    elif layer.backend not in (None, choice.pick) and choice.pick:
+        notes.append(f"vLLM ignores a forced {layer.backend} here ({facts.platform})")
+    if layer.backend is None and choice.pick in choice.priority:
+        for name in choice.priority[: choice.priority.index(choice.pick or "")]:
+            if [f.code for f in choice.rejected[name]] == ["block_size"]:
+                notes.append(
+                    f"--block-size {layer.block_size} alone keeps {name} from being picked"
+                )
+    if layer.head_size_v is not None and facts.platform in table.branches:
+        notes.append("K and V widths differ, which vLLM does not look at on this platform")
+    if group.kind == "chunked":
+        notes.append(
+            "vLLM wraps this backend for chunked layers; selection does not look at chunks"
+        )
+    if layer.use_mla and choice.pick and choice.mla_prefill is None:
+        notes.append("no prefill backend takes this layer here: vLLM raises ValueError at start")
+    if facts.platform in table.branches and choice.pick in UNCHECKED:
+        notes.extend(_unchecked(table, facts, layer, str(choice.pick)))
+    return notes
+
+
+def _unchecked(table: Table, facts: Facts, layer: Layer, name: str) -> list[str]:
+    quiet = QUIETLY_TAKEN.get(name, frozenset())
+    late = [f for f in validate(table.backends[name], facts, layer) if f.code not in quiet]
+    return [
+        f"not checked at selection: {name} declares {f.wanted}, and this layer has {f.found}"
+        for f in late
+    ]
+
+
+def _with_aiter(
+    table: Table, machine: Machine, group: LayerGroup, layer: Layer, choice: Choice, facts: Facts
+) -> str:
+    """Return what VLLM_ROCM_USE_AITER=1 would change, "" where nothing."""
+    if facts.platform != "rocm" or "aiter" not in facts.have or "aiter_env" in facts.have:
+        return ""
+    switched = facts_of_machine(machine, aiter_env=True)[0]
+    other = _choice(table, switched, group, layer)
+    if other.pick == choice.pick or other.pick is None:
+        return ""
+    return f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick} (vLLM's default is off)"

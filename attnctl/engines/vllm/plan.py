@@ -1,0 +1,100 @@
+"""Block and page sizes that vLLM would give a whole model on a machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+from attnctl.cache import StateTensor, state_bytes, state_tensors
+from attnctl.cache_pages import HybridBlocks
+from attnctl.engines.vllm.adapter import explain
+from attnctl.engines.vllm.facts import Facts
+from attnctl.engines.vllm.hybrid import blocks_for
+from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
+from attnctl.engines.vllm.machine_facts import facts_of_machine
+from attnctl.engines.vllm.rules import Table
+from attnctl.machine import Machine
+from attnctl.model.spec import LayerGroup, ModelSpec
+
+
+class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One block size for the attention layers, and the page that holds a state.
+
+    block_size: tokens; None where vLLM raises (error), no layer keeps a KV cache, or the backend's
+    block sizes are not known (XPU_MLA_SPARSE). state_bytes: of one state layer and sequence, 0
+    without such layers. page_bytes: of one attention block in one layer. mamba_page_size_padded:
+    what a state's page is padded to, None where it fits. attention / states: the backends in use,
+    in the order of their first layers.
+    """
+
+    engine: str = "vllm"
+    version: str
+    block_size: int | None = None
+    page_bytes: int | None = None
+    state_bytes: int = 0
+    mamba_page_size_padded: int | None = None
+    attention: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    tensors: tuple[StateTensor, ...] = ()
+    error: str | None = None
+
+
+def hybrid_plan(
+    table: Table, machine: Machine, spec: ModelSpec, options: RunOptions, num_spec: int = 0
+) -> HybridPlan:
+    """Return the sizes for a model; its largest state counts where kinds of state differ.
+
+    num_spec: speculative tokens. Prefix caching is off: only the last state of a sequence is kept.
+    """
+    facts, _ = facts_of_machine(machine)
+    groups = sorted(spec.groups, key=lambda group: group.layers[:1])
+    attention = [g for g in groups if g.needs_kv_cache and g.kind != "blocksparse"]
+    states = [g for g in groups if g.is_ssm and g.state is not None]
+    tensors = _largest(facts, states, spec, options, num_spec)
+    decisions = [explain(table, machine, group, options, spec) for group in attention]
+    names = tuple(table.state_backends[group.kind] for group in states)
+    blank = HybridPlan(
+        version=table.version,
+        state_bytes=state_bytes(tensors),
+        attention=tuple(dict.fromkeys(d.pick for d in decisions if d.pick)),
+        states=tuple(dict.fromkeys(names)),
+        tensors=tensors,
+    )
+    failed = next((d.error for d in decisions if d.error), None)
+    if failed:
+        return msgspec.structs.replace(blank, error=failed)
+    picked = [table.row(facts.platform, decision.pick) for decision in decisions]
+    layers = {
+        row.name: (row, layer_config(facts, group, options, spec))
+        for group, row in zip(attention, picked, strict=True)
+        if row is not None
+    }
+    if not layers:
+        return blank
+    kv_heads = max(1, (attention[0].num_kv_heads or 1) // options.tp)
+    kinds = [group.kind for group in states]
+    found = blocks_for(table, facts, list(layers.values()), kv_heads, tensors, kinds)
+    return _sized(blank, found, tuple(layers))
+
+
+def _sized(blank: HybridPlan, found: HybridBlocks | None, names: tuple[str, ...]) -> HybridPlan:
+    if found is None:
+        what = f"no block size of {' and '.join(names)} holds a state of {blank.state_bytes} bytes"
+        return msgspec.structs.replace(blank, error=f"ValueError: {what}")
+    return msgspec.structs.replace(
+        blank,
+        block_size=found.block_size,
+        page_bytes=found.page_bytes,
+        mamba_page_size_padded=found.padded_page_bytes,
+    )
+
+
+def _largest(
+    facts: Facts, states: list[LayerGroup], spec: ModelSpec, options: RunOptions, num_spec: int
+) -> tuple[StateTensor, ...]:
+    dtype = run_dtype(facts, options, spec)[0]
+    found = [
+        state_tensors(group.state, dtype=dtype, tp=options.tp, num_spec=num_spec)
+        for group in states
+        if group.state is not None
+    ]
+    return max(found, key=state_bytes, default=())

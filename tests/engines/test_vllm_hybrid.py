@@ -1,0 +1,70 @@
+"""Hybrids: block sizes that vLLM 0.33 gives to cases of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attnctl.engines import vllm
+
+ATTN = {"num_heads": 16, "num_kv_heads": 2, "head_size": 256, "backends": ["TRITON_ATTN"]}
+GDN = {"kind": "gdn", "k_heads": 16, "v_heads": 32, "k_dim": 128, "v_dim": 128, "conv": 4}
+A100 = {"platform": "cuda", "arch": "8.0", "profile": "full"}
+
+
+def sizes(**case: Any) -> dict[str, Any]:
+    return vllm.hybrid_blocks({**A100, "attn": ATTN, "state": GDN, **case})
+
+
+def test_qwen3_next_gets_544_on_an_a100() -> None:
+    """Its state fills 536 tokens of 2,048 bytes; 544 is the next multiple of 16."""
+    found = sizes()
+    assert found["block_size"] == 544
+    assert found["state_bytes"] == 1_097_728
+    assert found["mamba_page_size_padded"] == 544 * 2048
+    assert found["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("case", "block_size"),
+    [
+        ({"tp": 2}, 544),
+        ({"cache": {"cache_dtype": "fp8"}}, 1072),
+        ({"cache": {"mamba_ssm_cache_dtype": "float32"}}, 1056),
+        ({"cache": {"user_block_size": 64}}, 576),
+        ({"num_spec": 3}, 560),
+        ({"cache": {"mode": "align"}, "ckpt_align": 64}, 576),
+        ({"platform": "xpu", "arch": "xpu"}, 576),
+        ({"platform": "cpu", "arch": "aarch64", "attn": {**ATTN, "backends": ["CPU_ATTN"]}}, 640),
+        ({"arch": "10.0", "attn": {**ATTN, "backends": ["FLASH_ATTN"]}}, 640),
+        ({"arch": "10.0", "attn": {**ATTN, "backends": ["TRITON_FLASHINFER"]}}, 576),
+        ({"attn": {**ATTN, "backends": ["TRITON_ATTN", "FLASHINFER"]}}, 544),
+    ],
+)
+def test_a_change_of_run_changes_the_block(case: dict[str, Any], block_size: int) -> None:
+    """Cache and state dtypes, the user's granule, drafts, checkpoints and kernels all count."""
+    assert sizes(**case)["block_size"] == block_size
+
+
+def test_an_exact_fit_is_not_padded() -> None:
+    """Three drafts make the state 1,146,880 bytes, which is 560 tokens exactly."""
+    assert sizes(num_spec=3)["mamba_page_size_padded"] is None
+
+
+def test_aligned_states_are_kept_once_per_block() -> None:
+    """In mode align the state's block is the attention block; else only the last one is kept."""
+    assert sizes(cache={"mode": "align"}, ckpt_align=64)["mamba_block_size"] == 576
+    assert sizes()["mamba_block_size"] is None
+
+
+def test_a_kernel_of_fixed_pages_cannot_serve_a_hybrid() -> None:
+    """B12X takes blocks of 64 and 128 only, so the grown block is an error in vLLM."""
+    found = sizes(arch="12.0", attn={**ATTN, "backends": ["B12X"]})
+    assert found["error"] == "ValueError"
+    assert found["block_size"] is None
+
+
+def test_heads_that_do_not_divide_are_vllm_s_assertion() -> None:
+    """32 value heads on 3 ranks: vLLM asserts before it allocates."""
+    assert sizes(tp=3)["error"] == "AssertionError"

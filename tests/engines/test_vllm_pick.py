@@ -1,0 +1,323 @@
+"""vLLM's selector: what it promises whatever the layer, and cases that users run into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnctl.engines import vllm
+from attnctl.engines.vllm import EnginePick
+from attnctl.exits import InputError
+
+SLUGS = {
+    "head_size",
+    "dtype",
+    "kv_cache_dtype",
+    "block_size",
+    "compute_capability",
+    "attn_type",
+    "sinks",
+    "mm_prefix",
+    "sliding_window",
+    "rswa",
+    "non_causal",
+    "batch_invariant",
+    "kv_connector",
+    "pcp",
+    "dcp",
+    "per_head_scales",
+    "adaptive_verification",
+    "sparse",
+    "not_sparse",
+    "is_mla",
+    "not_mla",
+    "kernel_missing",
+    "package_missing",
+    "package_version",
+    "index_topk",
+    "mla_dims",
+    "head_size_512",
+}
+PLACES = [
+    *(("cuda", arch, "full") for arch in ("7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "11.0")),
+    *(("cuda", arch, "full") for arch in ("12.0", "12.1")),
+    *(("cuda", "9.0", installed) for installed in ("pip_offline", "bare", "noext")),
+    *(("cuda", "10.0", installed) for installed in ("pip_offline", "bare")),
+    *(
+        ("rocm", arch, installed)
+        for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+        for installed in ("aiter_on", "aiter_off", "bare")
+    ),
+]
+EVERYWHERE = [
+    *PLACES,
+    ("xpu", "xpu", "full"),
+    *(("cpu", arch, "full") for arch in ("x86-avx2", "x86-avx512", "x86-amx", "aarch64")),
+]
+R1 = {
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "kv_lora_rank": 512,
+}
+KV = ["auto", "bfloat16", "fp8", "fp8_e5m2", "nvfp4", "turboquant_k8v4", "fp8_ds_mla"]
+FORCED = ["FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "TRITON_MLA", "FLASHMLA", "TORCH_SDPA"]
+
+
+def run(place: tuple[str, str, str], **config: Any) -> EnginePick:
+    return vllm.pick(*place, {"head_size": 128, **config})
+
+
+def mla(place: tuple[str, str, str], **config: Any) -> EnginePick:
+    widths = {"hf": {**R1, **config.pop("hf", {})}, "num_heads": 16, "num_kv_heads": 1}
+    return run(
+        place, **{"head_size": 576, "use_mla": True, "num_heads": 16, "model": widths, **config}
+    )
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> dict[str, Any]:
+    is_mla = draw(st.booleans())
+    sizes = [320, 512, 576] if is_mla else [16, 64, 80, 128, 192, 256, 512, 576]
+    flags = ["has_sink", "use_mm_prefix", "use_non_causal", "batch_invariant", "per_head_scales"]
+    config: dict[str, Any] = {
+        "head_size": draw(st.sampled_from(sizes)),
+        "dtype": draw(st.sampled_from(["float16", "bfloat16", "float32"])),
+        "kv_cache_dtype": draw(st.sampled_from(KV)),
+        "block_size": draw(st.sampled_from([None, 1, 8, 16, 32, 64, 128])),
+        "use_mla": is_mla,
+        "use_sparse": is_mla and draw(st.booleans()),
+        "dcp": draw(st.sampled_from([1, 2])),
+        "pcp": draw(st.sampled_from([1, 2])),
+        "use_kv_connector": draw(st.booleans()),
+        "has_sliding_window": not is_mla and draw(st.booleans()),
+        "attn_type": "decoder"
+        if is_mla
+        else draw(st.sampled_from(["decoder", "encoder", "encoder_only", "encoder_decoder"])),
+    }
+    config |= {flag: draw(st.booleans()) for flag in flags}
+    if is_mla:
+        topk = draw(st.sampled_from([None, 1000, 2048]))
+        config["num_heads"] = draw(st.sampled_from([None, 8, 16, 64, 128]))
+        config["model"] = {"hf": R1 if topk is None else {**R1, "index_topk": topk}}
+    return config
+
+
+@given(place=st.sampled_from(PLACES), config=layers())
+def test_the_first_candidate_without_a_reason_wins(
+    place: tuple[str, str, str], config: dict[str, Any]
+) -> None:
+    """Every candidate is validated: reasons for all but the valid, the first valid one is it."""
+    found = vllm.pick(*place, config)
+    valid = [name for name in found.priority if name not in found.rejected]
+    assert set(found.rejected) <= set(found.priority)
+    assert len(set(found.priority)) == len(found.priority)
+    assert found.pick == (valid[0] if valid else None)
+    assert found.error == (None if valid else "ValueError")
+    assert all(slugs and slugs <= SLUGS for slugs in found.rejected.values())
+
+
+@given(place=st.sampled_from(PLACES), config=layers(), name=st.sampled_from(FORCED))
+def test_a_forced_backend_is_taken_or_refused_and_never_replaced(
+    place: tuple[str, str, str], config: dict[str, Any], name: str
+) -> None:
+    """The automatic list's reasons stay what they are; a packed cache on ROCm alone falls back."""
+    automatic = vllm.pick(*place, config)
+    forced = vllm.pick(*place, {**config, "backend": name})
+    assert forced.rejected == automatic.rejected
+    if place[0] == "rocm" and config["kv_cache_dtype"].startswith("turboquant"):
+        assert forced.pick in (None, name, automatic.pick)
+    else:
+        assert forced.pick in (None, name)
+    if name in forced.priority and name not in forced.rejected:
+        assert forced.pick == name
+
+
+@given(
+    place=st.sampled_from(PLACES),
+    config=layers(),
+    more=st.sampled_from([{"pcp": 2}, {"per_head_scales": True}, {"block_size": 8}]),
+)
+def test_asking_for_more_never_removes_a_reason(
+    place: tuple[str, str, str], config: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """A layer that demands one more thing is rejected for at least what it was rejected for."""
+    if any(config[key] not in (None, False, 1) for key in more):
+        return
+    before, after = vllm.pick(*place, config), vllm.pick(*place, {**config, **more})
+    assert all(slugs <= after.rejected[name] for name, slugs in before.rejected.items())
+
+
+@given(place=st.sampled_from(EVERYWHERE), config=layers())
+def test_there_is_always_a_pick_or_an_error(
+    place: tuple[str, str, str], config: dict[str, Any]
+) -> None:
+    """Never both, never neither, and errors are of the classes that vLLM raises."""
+    found = vllm.pick(*place, config)
+    assert (found.pick is None) == (found.error is not None)
+    assert found.error in (None, "ValueError", "NotImplementedError")
+
+
+@pytest.mark.parametrize(
+    ("place", "config", "pick"),
+    [
+        # Turing has no FlashAttention and is left out by FlashInfer
+        (("cuda", "7.5", "full"), {"dtype": "float16"}, "TRITON_ATTN"),
+        (("cuda", "8.6", "bare"), {}, "FLASH_ATTN"),
+        # sinks: FlashAttention 3 on Hopper, none on Ampere, XQA kernels on consumer Blackwell
+        (("cuda", "9.0", "bare"), {"head_size": 64, "has_sink": True}, "FLASH_ATTN"),
+        (("cuda", "8.0", "full"), {"head_size": 64, "has_sink": True}, "TRITON_ATTN"),
+        (("cuda", "12.0", "full"), {"head_size": 64, "has_sink": True}, "FLASHINFER"),
+        (("cuda", "12.0", "bare"), {"head_size": 64, "has_sink": True}, "TRITON_ATTN"),
+        # fp8 caches: FlashAttention on Hopper, e5m2 never
+        (("cuda", "9.0", "full"), {"kv_cache_dtype": "fp8"}, "FLASH_ATTN"),
+        (("cuda", "9.0", "full"), {"kv_cache_dtype": "fp8_e5m2"}, "FLASHINFER"),
+        (("cuda", "8.9", "bare"), {"kv_cache_dtype": "fp8"}, "TRITON_ATTN"),
+        # FlashInfer's nvfp4 needs cubins on 10.x only
+        (("cuda", "10.0", "full"), {"kv_cache_dtype": "nvfp4"}, "FLASHINFER"),
+        (("cuda", "10.0", "pip_offline"), {"kv_cache_dtype": "nvfp4"}, None),
+        # 512-wide heads: FlashAttention 4 on Hopper, FlashInfer elsewhere
+        (("cuda", "9.0", "bare"), {"head_size": 512}, "FLASH_ATTN"),
+        (("cuda", "8.9", "full"), {"head_size": 512}, "FLASHINFER"),
+        # image prefixes: a composite on Hopper and Blackwell
+        (("cuda", "9.0", "bare"), {"head_size": 256, "use_mm_prefix": True}, "TRITON_FLASH_ATTN"),
+        (("cuda", "10.0", "full"), {"head_size": 256, "use_mm_prefix": True}, "TRITON_FLASHINFER"),
+        (("cuda", "10.0", "bare"), {"head_size": 128, "use_mm_prefix": True}, "FLASH_ATTN"),
+        (("cuda", "11.0", "full"), {}, "FLASH_ATTN"),
+        (("cuda", "10.0", "full"), {"use_non_causal": True}, "FLASH_ATTN"),
+        (("cuda", "10.0", "full"), {"attn_type": "encoder"}, "FLASH_ATTN"),
+        (("cuda", "8.0", "full"), {"pcp": 2}, None),
+        # ROCm: aiter leads on RDNA 4, is second on CDNA 3, and is nothing on CDNA 2
+        (("rocm", "gfx1201", "aiter_on"), {}, "ROCM_AITER_UNIFIED_ATTN"),
+        (("rocm", "gfx942", "aiter_on"), {"has_sink": True}, "ROCM_AITER_FA"),
+        (("rocm", "gfx942", "aiter_off"), {"has_sink": True}, "ROCM_AITER_UNIFIED_ATTN"),
+        (("rocm", "gfx90a", "aiter_on"), {"has_sink": True}, "TRITON_ATTN"),
+        (("rocm", "gfx942", "bare"), {"use_kv_connector": True}, "TRITON_ATTN"),
+        (("xpu", "xpu", "full"), {"dtype": "float32", "backend": "FLASH_ATTN"}, "TRITON_ATTN"),
+        (("xpu", "xpu", "full"), {"head_size": 100}, "FLASH_ATTN"),
+        (("cpu", "x86-avx512", "full"), {"kv_cache_dtype": "fp8"}, "CPU_ATTN"),
+        (("cpu", "x86-avx2", "full"), {"kv_cache_dtype": "fp8"}, None),
+        (("cpu", "aarch64", "full"), {"backend": "FLASHINFER"}, "CPU_ATTN"),
+    ],
+)
+def test_known_layers_get_the_known_pick(
+    place: tuple[str, str, str], config: dict[str, Any], pick: str | None
+) -> None:
+    """One line per rule that users stumble over."""
+    assert run(place, **config).pick == pick
+
+
+@pytest.mark.parametrize(
+    ("place", "config", "pick"),
+    [
+        (("cuda", "9.0", "bare"), {}, "FLASH_ATTN_MLA"),
+        (("cuda", "9.0", "bare"), {"kv_cache_dtype": "fp8"}, "FLASHMLA"),
+        (("cuda", "10.0", "full"), {}, "FLASHINFER_MLA"),
+        (("cuda", "10.0", "bare"), {}, "CUTLASS_MLA"),
+        (("cuda", "10.0", "full"), {"batch_invariant": True}, "TRITON_MLA"),
+        (("cuda", "8.0", "full"), {}, "TRITON_MLA"),
+        (("cuda", "8.0", "full"), {"dtype": "float32"}, None),
+        (("rocm", "gfx942", "aiter_on"), {"block_size": 1}, "ROCM_AITER_MLA"),
+        (("rocm", "gfx942", "aiter_off"), {}, "TRITON_MLA"),
+        (("xpu", "xpu", "full"), {}, "FLASH_ATTN_MLA"),
+        (("xpu", "xpu", "full"), {"block_size": 32}, "TRITON_MLA"),
+        (("cpu", "x86-amx", "full"), {}, "AMX_MLA"),
+        (("cpu", "x86-amx", "full"), {"backend": "CPU_MLA"}, "CPU_MLA"),
+        (("cpu", "aarch64", "full"), {"kv_cache_dtype": "fp8"}, None),
+    ],
+)
+def test_known_latent_layers_get_the_known_pick(
+    place: tuple[str, str, str], config: dict[str, Any], pick: str | None
+) -> None:
+    """DeepSeek's widths, dense."""
+    assert mla(place, **config).pick == pick
+
+
+@pytest.mark.parametrize(
+    ("place", "config", "pick"),
+    [
+        (("cuda", "9.0", "bare"), {}, "FLASH_ATTN_MLA_SPARSE"),
+        (("cuda", "9.0", "full"), {"kv_cache_dtype": "fp8"}, "FLASHMLA_SPARSE"),
+        (("cuda", "10.0", "full"), {"num_heads": 16}, "FLASH_ATTN_MLA_SPARSE_FA4"),
+        (("cuda", "10.0", "full"), {"num_heads": 128}, "FLASHMLA_SPARSE"),
+        (("cuda", "10.0", "bare"), {"num_heads": 16}, "FLASHINFER_MLA_SPARSE"),
+        (("cuda", "12.0", "full"), {}, "FLASHINFER_MLA_SPARSE_SM120"),
+        (("cuda", "12.0", "bare"), {}, None),
+        (("cuda", "8.0", "full"), {}, None),
+        (("rocm", "gfx90a", "bare"), {}, "ROCM_AITER_MLA_SPARSE"),
+        (("xpu", "xpu", "full"), {"backend": "FLASHMLA"}, "XPU_MLA_SPARSE"),
+    ],
+)
+def test_known_sparse_layers_get_the_known_pick(
+    place: tuple[str, str, str], config: dict[str, Any], pick: str | None
+) -> None:
+    """DeepSeek V3.2's widths with its indexer's 2048 tokens."""
+    found = mla(place, use_sparse=True, hf={"index_topk": 2048}, **config)
+    assert found.pick == pick
+
+
+def test_sparse_layers_raise_another_class_on_cpu() -> None:
+    """CPU does not even look for a backend."""
+    assert mla(("cpu", "x86-amx", "full"), use_sparse=True).error == "NotImplementedError"
+
+
+def test_an_import_that_fails_is_the_only_reason() -> None:
+    """Nothing else is looked at where the class cannot be loaded."""
+    found = run(("cuda", "9.0", "noext"), head_size=100, dtype="float32", pcp=2)
+    assert found.rejected["FLASH_ATTN"] == {"package_missing"}
+    assert found.rejected["TRITON_ATTN"] == {"pcp"}
+
+
+def test_at_most_one_combination_counts() -> None:
+    """FlashAttention's sparse kernel names the cache first, then the missing kernel, then DCP."""
+    place = ("cuda", "8.0", "full")
+    reasons = {
+        kv: mla(place, use_sparse=True, kv_cache_dtype=kv).rejected["FLASH_ATTN_MLA_SPARSE"]
+        for kv in ("auto", "fp8")
+    }
+    assert reasons["auto"] == {"compute_capability", "kernel_missing"}
+    assert reasons["fp8"] == {"compute_capability", "kv_cache_dtype"}
+
+
+@pytest.mark.parametrize(
+    ("place", "hf", "prefill"),
+    [
+        (("cuda", "8.0", "bare"), {}, "FLASH_ATTN"),
+        (("cuda", "10.0", "full"), {}, "FLASH_ATTN"),
+        (("cuda", "10.0", "full"), {"qk_nope_head_dim": 192, "v_head_dim": 256}, "TRTLLM_RAGGED"),
+        (("cuda", "10.0", "bare"), {"qk_nope_head_dim": 192, "v_head_dim": 256}, "FLASH_ATTN"),
+        (("cuda", "9.0", "full"), {"qk_nope_head_dim": 64, "v_head_dim": 64}, None),
+        (("cuda", "9.0", "noext"), {}, None),
+        (("rocm", "gfx950", "aiter_on"), {"qk_nope_head_dim": 64}, "ROCM_AITER_FA"),
+        (("rocm", "gfx1100", "aiter_on"), {}, "FLASH_ATTN"),
+        (("rocm", "gfx942", "bare"), {}, None),
+        (("xpu", "xpu", "full"), {"v_head_dim": 7}, "FLASH_ATTN"),
+        (("cpu", "aarch64", "full"), {}, "CPU_SDPA_MLA"),
+    ],
+)
+def test_the_prefill_kernel_is_a_choice_of_its_own(
+    place: tuple[str, str, str], hf: dict[str, int], prefill: str | None
+) -> None:
+    """A model may get a decode backend and no prefill backend."""
+    assert mla(place, hf=hf, want_prefill=True).mla_prefill == prefill
+
+
+@pytest.mark.parametrize(
+    "place", [("tpu", "v5", "full"), ("cuda", "9.0", "aiter_on"), ("cuda", "sm_90", "full")]
+)
+def test_places_that_nobody_knows_are_refused(place: tuple[str, str, str]) -> None:
+    """A platform, a profile of another platform, an arch that is no compute capability."""
+    with pytest.raises(InputError):
+        run(place)
+
+
+def test_an_unset_cache_dtype_is_taken_except_by_packed_caches() -> None:
+    """vLLM's None stands for nothing asked; TURBOQUANT and ULTRAQUANT exist for their dtypes."""
+    found = run(("rocm", "gfx942", "bare"), head_size=256, kv_cache_dtype=None)
+    assert found.rejected == {
+        "TURBOQUANT": {"kv_cache_dtype"},
+        "ULTRAQUANT": {"kv_cache_dtype"},
+    }
