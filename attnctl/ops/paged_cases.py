@@ -1,0 +1,93 @@
+"""The cases of paged attention. Each row states only what is special; shapes name their models."""
+
+from __future__ import annotations
+
+from attnctl.ops.case import Case
+from attnctl.ops.paged_inputs import case
+
+# prefill, chunked prefill, decode, several tokens of speculation: every feature meets all four
+PHASES = {
+    "prefill": {"queries": "33+1+17", "contexts": "33+1+17"},
+    "chunked": {"queries": "16+5", "contexts": "49+70"},
+    "decode": {"queries": "1+1+1", "contexts": "1+47+130"},
+    "speculative": {"queries": "4+3+1", "contexts": "40+3+65"},
+}
+
+FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
+    {},
+    {"window": 7},
+    {"chunk": 24},
+    {"softcap": 5.0},
+    {"sinks": True},
+    {"alibi": True},
+    {"ranges": True},
+    {"window": 9, "sinks": True, "head_size": 64, "heads": 16, "kv_heads": 2},  # gpt-oss
+    {"window": 5, "softcap": 50.0, "head_size": 256},  # Gemma 2
+    {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1},  # MiMo V2
+)
+
+# query heads over KV heads, head size: Qwen2.5-7B, falcon-7b, phi-2, Phi-3, zamba2, GPT-2 ...
+SHAPES = (
+    (28, 4, 128),
+    (5, 1, 64),
+    (71, 1, 64),
+    (8, 8, 80),
+    (6, 1, 96),
+    (4, 4, 112),
+    (4, 2, 40),
+    (4, 1, 72),
+    (2, 2, 224),
+    (4, 1, 32),
+    (2, 1, 512),
+)
+
+
+def cases() -> tuple[Case, ...]:
+    """Every case once, in a fixed order."""
+    every = (*_features(), *_shapes(), *_edges(), *_storage())
+    return tuple({one.text: one for one in every}.values())
+
+
+def _features() -> list[Case]:
+    return [case(**phase, **feature) for phase in PHASES.values() for feature in FEATURES]
+
+
+def _shapes() -> list[Case]:
+    return [
+        case(heads=heads, kv_heads=kv_heads, head_size=size, **PHASES[phase])
+        for heads, kv_heads, size in SHAPES
+        for phase in ("chunked", "decode")
+    ]
+
+
+def _edges() -> list[Case]:
+    """Lengths around a page and around nothing, empty sequences, padded rows."""
+    return [
+        case(queries="0+3+0+1", contexts="0+3+0+20"),
+        case(queries="", contexts=""),
+        case(queries="0+0", contexts="0+0"),
+        case(queries="1", contexts="1"),
+        *(case(queries="1", contexts=str(n)) for n in (15, 16, 17, 127, 128, 129, 700)),
+        *(case(queries=str(n), contexts=str(n)) for n in (15, 16, 17, 63, 64, 65, 128, 129)),
+        case(queries="1+1", contexts="20+33", padding=2),
+        case(queries="2+5", contexts="2+9", window=1),
+        case(queries="40", contexts="40", causal=False),
+        case(queries="40", contexts="40", causal=False, window=6, window_right=5),  # ModernBERT
+    ]
+
+
+def _storage() -> list[Case]:
+    """Dtypes of compute and cache, layouts, strides, page sizes."""
+    plain = [
+        case(dtype=dtype, layout=layout, **PHASES[phase])
+        for dtype in ("bfloat16", "float32", "float16")
+        for layout in ("NHD", "HND")
+        for phase in ("chunked", "decode")
+    ]
+    fp8 = [
+        case(dtype="bfloat16", kv_cache_dtype=kv, **PHASES[phase])
+        for kv in ("fp8_e4m3", "fp8_e5m2")
+        for phase in ("prefill", "decode")
+    ]
+    pages = [case(page=page, **PHASES["chunked"]) for page in (32, 64, 128, 272)]
+    return [*plain, *fp8, *pages, case(fused_qkv=True, **PHASES["chunked"])]

@@ -1,0 +1,179 @@
+"""Tries one backend on one case of paged attention, as a user's program would call it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnctl.compare import Comparison, compare, guarded, overrun
+from attnctl.ops.case import Case
+from attnctl.ops.paged import Paged, paged_attention
+from attnctl.ops.paged_inputs import Batch, build, widths
+from attnctl.runtime import PagedRuntime
+
+STORAGE = {
+    "fp8": torch.float8_e4m3fn,
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
+}
+
+
+def storage_dtype(case: Case) -> torch.dtype:
+    """The dtype in which the case's cache is stored."""
+    name = str(case["kv_cache_dtype"])
+    if name == "auto":
+        name = str(case["dtype"])
+    found: torch.dtype = STORAGE.get(name) or getattr(torch, name)
+    return found
+
+
+def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cpu") -> Comparison:
+    """Writes the cache, runs forward, and compares both with the specification."""
+    batch = build(case, device)
+    cache = _empty_cache(runtime, batch, device)
+    _write(runtime, batch, cache)
+    keys, values = _specified_cache(batch)
+    fault = _cache_fault(cache, keys, values, batch)
+    if fault:
+        return Comparison(
+            verdict="wrong",
+            error=float("inf"),
+            reference_error=0.0,
+            budget=0.0,
+            max_error=float("inf"),
+            detail=fault,
+        )
+    tokens, heads = batch.query.shape[0], batch.query.shape[1]
+    out, buffer = guarded((tokens, heads, widths(case)[1]), batch.query.dtype, device)
+    metadata = runtime.build_metadata(
+        batch.query_start_loc,
+        batch.seq_lens,
+        batch.block_table,
+        _new_slots(batch),
+        max_query_len=batch.max_query_len,
+        max_seq_len=batch.max_seq_len,
+    )
+    runtime.forward(batch.query, cache, metadata, batch.params, out)
+    stray = overrun(buffer)
+    live = tokens - int(case["padding"])  # type: ignore[arg-type]
+    if stray or not bool(torch.isnan(out[live:]).all()):
+        detail = stray or "rows of no sequence were written"
+        return Comparison(
+            verdict="overrun",
+            error=float("inf"),
+            reference_error=0.0,
+            budget=0.0,
+            max_error=float("inf"),
+            detail=detail,
+        )
+    return _judge(out[:live], batch, keys, values, live)
+
+
+def _judge(out: Tensor, batch: Batch, keys: Tensor, values: Tensor, live: int) -> Comparison:
+    def specified(dtype: torch.dtype) -> Tensor:
+        params = _on_cpu(batch.params)
+        return paged_attention(
+            batch.query[:live].cpu(),
+            keys,
+            values,
+            batch.block_table.cpu(),
+            batch.query_start_loc.cpu(),
+            batch.seq_lens.cpu(),
+            params,
+            dtype=dtype,
+        )
+
+    return compare(out.cpu(), specified(torch.float64), specified(out.dtype))
+
+
+def _on_cpu(params: Paged) -> Paged:
+    import msgspec
+
+    moved = {
+        name: value.cpu()
+        for name in ("sinks", "alibi_slopes", "prefix_ranges")
+        if (value := getattr(params, name)) is not None
+    }
+    return msgspec.structs.replace(params, **moved)
+
+
+def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str) -> Tensor:
+    """A cache full of NaN in the case's layout, logical order [N, P, Hk, D + Dv]."""
+    case = batch.case
+    size, size_v = widths(case)
+    shape = runtime.cache_shape(
+        batch.num_blocks,
+        int(case["page"]),  # type: ignore[arg-type]
+        int(case["kv_heads"]),  # type: ignore[arg-type]
+        size,
+        size_v,
+    )
+    if case["layout"] == "HND":
+        blocks, page, heads, width = shape
+        cache = torch.empty(blocks, heads, page, width, dtype=storage_dtype(case), device=device)
+        cache = cache.transpose(1, 2)
+    else:
+        cache = torch.empty(shape, dtype=storage_dtype(case), device=device)
+    return cache.copy_(torch.full((), torch.nan))
+
+
+def _new_slots(batch: Batch) -> Tensor:
+    """This batch's slots, with -1 for the padding rows."""
+    padding = int(batch.case["padding"])  # type: ignore[arg-type]
+    none = torch.full((padding,), -1, dtype=torch.int64, device=batch.slots.device)
+    return torch.cat([batch.slots[batch.new], none])
+
+
+def _write(runtime: PagedRuntime, batch: Batch, cache: Tensor) -> None:
+    """What was there before in one call, this batch's tokens in another."""
+    total = batch.slots.shape[0]
+    old = ~batch.new
+    padded = torch.cat([batch.new, batch.new.new_ones(batch.key.shape[0] - total)])
+    for rows, slots in ((_rows(old, batch), batch.slots[old]), (padded, _new_slots(batch))):
+        metadata = runtime.build_metadata(
+            batch.query_start_loc,
+            batch.seq_lens,
+            batch.block_table,
+            slots,
+            max_query_len=batch.max_query_len,
+            max_seq_len=batch.max_seq_len,
+        )
+        runtime.write_cache(batch.key[rows], batch.value[rows], cache, metadata, batch.params)
+
+
+def _rows(old: Tensor, batch: Batch) -> Tensor:
+    """A mask over key's rows, padding rows included and false."""
+    missing = batch.key.shape[0] - old.shape[0]
+    return torch.cat([old, old.new_zeros(missing)])
+
+
+def _specified_cache(batch: Batch) -> tuple[Tensor, Tensor]:
+    """What the cache holds after the writes, K and V apart: [N, P, Hk, D] and [N, P, Hk, Dv]."""
+    page = int(batch.case["page"])  # type: ignore[arg-type]
+    dtype = storage_dtype(batch.case)
+    total = batch.slots.shape[0]
+    stored = []
+    scales = (batch.params.k_scale, batch.params.v_scale)
+    for rows, scale in zip((batch.key, batch.value), scales, strict=True):
+        whole = torch.full((batch.num_blocks * page, *rows.shape[1:]), torch.nan)
+        value: Any = rows[:total].cpu().float() / scale
+        whole[batch.slots.cpu()] = value.to(dtype).float()
+        stored.append(whole.unflatten(0, (batch.num_blocks, page)).double())
+    return stored[0], stored[1]
+
+
+def _cache_fault(cache: Tensor, keys: Tensor, values: Tensor, batch: Batch) -> str:
+    """Where the cache differs from the specification, "" where it does not."""
+    size, _ = widths(batch.case)
+    held = cache.detach().cpu().to(torch.float64)
+    for name, found, wanted in (("K", held[..., :size], keys), ("V", held[..., size:], values)):
+        same = torch.isclose(found, wanted, rtol=0, atol=0, equal_nan=True)
+        if not bool(same.all()):
+            block, offset, head, _ = (~same).nonzero()[0].tolist()
+            count = int((~same).sum())
+            return (
+                f"{name} cache: {count} elements differ, first in slot {block}:{offset} head {head}"
+            )
+    return ""
