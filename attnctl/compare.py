@@ -105,7 +105,7 @@ def guarded(shape: tuple[int, ...], dtype: object, device: object) -> tuple[Tens
     count = 1
     for size in shape:
         count *= size
-    buffer = torch.full((count + 2 * GUARD,), torch.nan, dtype=dtype, device=device)  # type: ignore[call-overload]
+    buffer = torch.full((count + 2 * GUARD,), torch.nan, dtype=dtype, device=device)
     return buffer[GUARD : GUARD + count].view(shape), buffer
 
 

@@ -36,6 +36,17 @@ class Case(msgspec.Struct, frozen=True):
     def __getitem__(self, name: str) -> Value:
         return self.params[name]
 
+    def count(self, name: str) -> int:
+        """A whole number. InputError where the text gave something else."""
+        value = self.params[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(f"{self}: {name} must be a whole number, found {value!r}")
+        return value
+
+    def positive(self, name: str) -> int | None:
+        """A whole number, None where it is 0: the feature is off."""
+        return self.count(name) or None
+
 
 def make_case(op: str, defaults: Mapping[str, Value], **changes: Value) -> Case:
     """The case with these parameters changed from the defaults. InputError on an unknown one."""

@@ -1,9 +1,88 @@
-"""The cases of paged attention. Each row states only what is special; shapes name their models."""
+"""The cases of paged attention, without torch: what they demand, so that rules can be asked first.
+
+Each row states only what is special; shapes name their models.
+"""
 
 from __future__ import annotations
 
-from attnctl.ops.case import Case
-from attnctl.ops.paged_inputs import case
+from attnctl.layer import Layer, Options, layer_of
+from attnctl.model.spec import Kind, LayerGroup, ModelSpec
+from attnctl.ops.case import Case, Value, make_case
+
+OP = "paged"
+
+DEFAULTS: dict[str, Value] = {
+    "queries": "1+5+33",
+    "contexts": "17+5+64",
+    "heads": 8,
+    "kv_heads": 2,
+    "head_size": 64,
+    "head_size_v": 0,
+    "page": 16,
+    "causal": True,
+    "window": 0,
+    "window_right": 0,
+    "chunk": 0,
+    "softcap": 0.0,
+    "sinks": False,
+    "alibi": False,
+    "ranges": False,
+    "dtype": "float16",
+    "kv_cache_dtype": "auto",
+    "layout": "NHD",
+    "fused_qkv": False,
+    "padding": 0,
+}
+"""queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
+window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
+padding: rows past the last sequence, with slot -1 and NaN in them."""
+
+
+def case(**changes: Value) -> Case:
+    return make_case(OP if not changes.get("head_size_v") else "diffkv", DEFAULTS, **changes)
+
+
+def lengths(case: Case, name: str) -> list[int]:
+    return [int(part) for part in str(case[name]).split("+") if part]
+
+
+def widths(case: Case) -> tuple[int, int]:
+    """D and Dv."""
+    size = case.count("head_size")
+    return size, case.positive("head_size_v") or size
+
+
+def layer_for(case: Case) -> Layer:
+    """The demands that this case makes of a backend: what its rules are asked about."""
+    params = case.params
+    size, size_v = widths(case)
+    group = LayerGroup(
+        kind=_kind(case),
+        layers=(0,),
+        num_heads=case.count("heads"),
+        num_kv_heads=case.count("kv_heads"),
+        head_size=size,
+        head_size_v=size_v if size_v != size else None,
+        window=case.positive("window"),
+        window_right=case.positive("window_right"),
+        chunk=case.positive("chunk"),
+        sinks=bool(params["sinks"]),
+        softcap=float(str(params["softcap"])) or None,
+        alibi=bool(params["alibi"]),
+        prefix_lm=bool(params["ranges"]),
+    )
+    spec = ModelSpec(model_type="case", groups=(group,), dtype=str(params["dtype"]))
+    kv_dtype, page = str(params["kv_cache_dtype"]), case.count("page")
+    return layer_of(spec, group, Options(kv_cache_dtype=kv_dtype, block_size=page))
+
+
+def _kind(case: Case) -> Kind:
+    if case["chunk"]:
+        return "chunked"
+    if not case["causal"]:
+        return "encoder_self"
+    return "sliding" if case["window"] else "full"
+
 
 # prefill, chunked prefill, decode, several tokens of speculation: every feature meets all four
 PHASES = {

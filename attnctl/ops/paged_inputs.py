@@ -11,45 +11,12 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.layer import Layer, Options, layer_of
-from attnctl.model.spec import LayerGroup, ModelSpec
-from attnctl.ops.case import Case, Value, make_case
+from attnctl.ops.case import Case
 from attnctl.ops.paged import Paged
-
-OP = "paged"
-
-DEFAULTS: dict[str, Value] = {
-    "queries": "1+5+33",
-    "contexts": "17+5+64",
-    "heads": 8,
-    "kv_heads": 2,
-    "head_size": 64,
-    "head_size_v": 0,
-    "page": 16,
-    "causal": True,
-    "window": 0,
-    "window_right": 0,
-    "chunk": 0,
-    "softcap": 0.0,
-    "sinks": False,
-    "alibi": False,
-    "ranges": False,
-    "dtype": "float16",
-    "kv_cache_dtype": "auto",
-    "layout": "NHD",
-    "fused_qkv": False,
-    "padding": 0,
-}
-"""queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
-window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
-padding: rows past the last sequence, with slot -1 and NaN in them."""
+from attnctl.ops.paged_cases import lengths, widths
 
 KV_SCALES = (0.5, 0.25)
 """k_scale and v_scale of FP8 cases: unequal, so that swapping or dropping one is seen."""
-
-
-def case(**changes: Value) -> Case:
-    return make_case(OP if not changes.get("head_size_v") else "diffkv", DEFAULTS, **changes)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,45 +48,6 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         return max(lengths(self.case, "contexts"), default=0)
 
 
-def lengths(case: Case, name: str) -> list[int]:
-    return [int(part) for part in str(case[name]).split("+") if part]
-
-
-def widths(case: Case) -> tuple[int, int]:
-    """D and Dv."""
-    size = int(case["head_size"])  # type: ignore[arg-type]
-    return size, int(case["head_size_v"] or size)  # type: ignore[arg-type]
-
-
-def layer_for(case: Case) -> Layer:
-    """The demands that this case makes of a backend: what its rules are asked about."""
-    params = case.params
-    size, size_v = widths(case)
-    window, right = params["window"] or None, params["window_right"] or None
-    kind = "encoder_self" if not params["causal"] else "sliding" if window else "full"
-    group = LayerGroup(
-        kind="chunked" if params["chunk"] else kind,  # type: ignore[arg-type]
-        layers=(0,),
-        num_heads=params["heads"],  # type: ignore[arg-type]
-        num_kv_heads=params["kv_heads"],  # type: ignore[arg-type]
-        head_size=size,
-        head_size_v=size_v if size_v != size else None,
-        window=window,  # type: ignore[arg-type]
-        window_right=right,  # type: ignore[arg-type]
-        chunk=params["chunk"] or None,  # type: ignore[arg-type]
-        sinks=bool(params["sinks"]),
-        softcap=params["softcap"] or None,  # type: ignore[arg-type]
-        alibi=bool(params["alibi"]),
-        prefix_lm=bool(params["ranges"]),
-    )
-    spec = ModelSpec(model_type="case", groups=(group,), dtype=str(params["dtype"]))
-    options = Options(
-        kv_cache_dtype=str(params["kv_cache_dtype"]),
-        block_size=params["page"],  # type: ignore[arg-type]
-    )
-    return layer_of(spec, group, options)
-
-
 def build(case: Case, device: torch.device | str = "cpu") -> Batch:
     """The tensors of a case. The same case gives the same numbers on every device."""
     generator = torch.Generator().manual_seed(case.seed)
@@ -128,7 +56,7 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
     if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
         raise ValueError(f"{case}: queries must pair with contexts and be no longer")
     query, key, value = _projections(case, sum(queries), sum(contexts), dtype, generator)
-    table, slots, blocks = _pages(contexts, int(case["page"]), generator)  # type: ignore[arg-type]
+    table, slots, blocks = _pages(contexts, case.count("page"), generator)
     new = torch.cat(
         [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
         or [torch.zeros(0, dtype=torch.bool)]
@@ -152,9 +80,9 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
 def _projections(
     case: Case, new: int, total: int, dtype: torch.dtype, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    heads, kv_heads = int(case["heads"]), int(case["kv_heads"])  # type: ignore[arg-type]
+    heads, kv_heads = case.count("heads"), case.count("kv_heads")
     size, size_v = widths(case)
-    padding = int(case["padding"])  # type: ignore[arg-type]
+    padding = case.count("padding")
     parts = (heads * size, kv_heads * size, kv_heads * size_v)
     rows = max(new + padding, total + padding)
     fused = torch.randn(rows, sum(parts), generator=generator).to(dtype)
@@ -192,7 +120,7 @@ def _params(
     case: Case, contexts: list[int], generator: torch.Generator, device: torch.device | str
 ) -> Paged:
     params = case.params
-    heads = int(params["heads"])  # type: ignore[arg-type]
+    heads = case.count("heads")
     fp8 = str(params["kv_cache_dtype"]).startswith("fp8")
     sinks = torch.randn(heads, generator=generator) if params["sinks"] else None
     slopes = 2.0 ** -(8.0 * torch.arange(1, heads + 1) / heads) if params["alibi"] else None
@@ -205,12 +133,12 @@ def _params(
         return None if tensor is None else tensor.to(device)
 
     return Paged(
-        scale=int(params["head_size"]) ** -0.5,  # type: ignore[arg-type]
+        scale=case.count("head_size") ** -0.5,
         causal=bool(params["causal"]),
-        window=params["window"] or None,  # type: ignore[arg-type]
-        window_right=params["window_right"] or None,  # type: ignore[arg-type]
-        chunk=params["chunk"] or None,  # type: ignore[arg-type]
-        softcap=params["softcap"] or None,  # type: ignore[arg-type]
+        window=case.positive("window"),
+        window_right=case.positive("window_right"),
+        chunk=case.positive("chunk"),
+        softcap=float(str(params["softcap"])) or None,
         sinks=there(sinks),
         alibi_slopes=there(slopes),
         prefix_ranges=there(ranges),

@@ -10,7 +10,8 @@ from torch import Tensor
 from attnctl.compare import Comparison, compare, guarded, overrun
 from attnctl.ops.case import Case
 from attnctl.ops.paged import Paged, paged_attention
-from attnctl.ops.paged_inputs import Batch, build, widths
+from attnctl.ops.paged_cases import widths
+from attnctl.ops.paged_inputs import Batch, build
 from attnctl.runtime import PagedRuntime
 
 STORAGE = {
@@ -57,7 +58,7 @@ def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cp
     )
     runtime.forward(batch.query, cache, metadata, batch.params, out)
     stray = overrun(buffer)
-    live = tokens - int(case["padding"])  # type: ignore[arg-type]
+    live = tokens - case.count("padding")
     if stray or not bool(torch.isnan(out[live:]).all()):
         detail = stray or "rows of no sequence were written"
         return Comparison(
@@ -105,8 +106,8 @@ def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str
     size, size_v = widths(case)
     shape = runtime.cache_shape(
         batch.num_blocks,
-        int(case["page"]),  # type: ignore[arg-type]
-        int(case["kv_heads"]),  # type: ignore[arg-type]
+        case.count("page"),
+        case.count("kv_heads"),
         size,
         size_v,
     )
@@ -121,7 +122,7 @@ def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str
 
 def _new_slots(batch: Batch) -> Tensor:
     """This batch's slots, with -1 for the padding rows."""
-    padding = int(batch.case["padding"])  # type: ignore[arg-type]
+    padding = batch.case.count("padding")
     none = torch.full((padding,), -1, dtype=torch.int64, device=batch.slots.device)
     return torch.cat([batch.slots[batch.new], none])
 
@@ -151,7 +152,7 @@ def _rows(old: Tensor, batch: Batch) -> Tensor:
 
 def _specified_cache(batch: Batch) -> tuple[Tensor, Tensor]:
     """What the cache holds after the writes, K and V apart: [N, P, Hk, D] and [N, P, Hk, Dv]."""
-    page = int(batch.case["page"])  # type: ignore[arg-type]
+    page = batch.case.count("page")
     dtype = storage_dtype(batch.case)
     total = batch.slots.shape[0]
     stored = []

@@ -1,0 +1,158 @@
+"""The parent of the worker: sends cases, ends what hangs, restarts what died. Imports no torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from attnctl.trials import Ready, Trial
+
+START_LIMIT_S = 120.0
+LINE_LIMIT_BYTES = 1 << 20
+TAIL_BYTES = 4000
+
+
+class Worker:
+    """One child process. Use as a context manager: it is ended however the block is left."""
+
+    def __init__(self, backend: str, device: str) -> None:
+        self._log_read, log_write = os.pipe()
+        os.set_blocking(self._log_read, False)
+        self._buffer = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "attnctl.worker", backend, device],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_write,
+            start_new_session=True,
+        )
+        os.close(log_write)
+        self._log = b""
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends the child and everything that it started."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        if self._log_read >= 0:
+            os.close(self._log_read)
+            self._log_read = -1
+
+    def send(self, text: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(text.encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died; the read that follows says so
+
+    def line(self, limit_s: float) -> bytes | None:
+        """The next line; None: the time is over. EOFError: the child is gone."""
+        assert self._process.stdout is not None
+        until = time.monotonic() + limit_s
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            left = until - time.monotonic()
+            readable = select.select([descriptor, self._log_read], [], [], max(0.0, left))[0]
+            self._drain()
+            if descriptor in readable:
+                chunk = os.read(descriptor, 65536)
+                if not chunk or len(self._buffer) > LINE_LIMIT_BYTES:
+                    raise EOFError
+                self._buffer += chunk
+            elif left <= 0:
+                return None
+        found, _, self._buffer = self._buffer.partition(b"\n")
+        return found
+
+    def _drain(self) -> None:
+        """Keeps the end of what the child printed, so that a flood neither blocks nor grows."""
+        try:
+            while chunk := os.read(self._log_read, 65536):
+                self._log = (self._log + chunk)[-TAIL_BYTES:]
+        except BlockingIOError:
+            pass
+
+    def death(self) -> str:
+        """How the child ended, with the last line that it printed."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "its output closed and it did not end"
+        self._drain()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        words = [line for line in self._log.decode("utf-8", "replace").splitlines() if line.strip()]
+        return f"{how}: {words[-1].strip()[:300]}" if words else how
+
+
+def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float) -> Iterator[Trial]:
+    """A Trial per case, in order. A case that hangs or kills the worker costs that case alone."""
+    worker: Worker | None = None
+    refused = ""
+    try:
+        for text in cases:
+            if worker is None and not refused:
+                worker, refused = _start(backend, device)
+            if worker is None:
+                yield Trial(text, "error", 0.0, refused)
+                continue
+            trial, alive = _try(worker, text, timeout_s)
+            if not alive:
+                worker.end()
+                worker = None
+            yield trial
+    finally:
+        if worker is not None:
+            worker.end()
+
+
+def _start(backend: str, device: str) -> tuple[Worker | None, str]:
+    worker = Worker(backend, device)
+    try:
+        line = worker.line(START_LIMIT_S)
+        if line is None:
+            reason = f"the worker was not ready after {START_LIMIT_S:.0f} s"
+        else:
+            ready = msgspec.json.decode(line, type=Ready)
+            if ready.ok:
+                return worker, ""
+            reason = f"the worker could not start: {ready.detail}"
+    except (EOFError, msgspec.MsgspecError):
+        reason = f"the worker ended before it was ready, {worker.death()}"
+    worker.end()
+    return None, reason
+
+
+def _try(worker: Worker, text: str, timeout_s: float) -> tuple[Trial, bool]:
+    """The result, and whether the worker is still good for another case."""
+    start = time.monotonic()
+    worker.send(text)
+    try:
+        line = worker.line(timeout_s)
+    except EOFError:
+        return Trial(text, "crashed", time.monotonic() - start, worker.death()), False
+    if line is None:
+        return Trial(text, "timeout", timeout_s, f"no answer after {timeout_s:g} s"), False
+    try:
+        return msgspec.json.decode(line, type=Trial), True
+    except msgspec.MsgspecError as error:
+        return Trial(text, "error", time.monotonic() - start, f"garbled answer: {error}"), False

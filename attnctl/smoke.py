@@ -1,0 +1,108 @@
+"""Plans and runs smoke: which cases a backend is tried on here, at which level, with what result.
+
+Cases come from the operations; a backend's own rules say which of them it takes. Without a GPU the
+Triton backends run in Triton's interpreter, where only rules about the layer are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from attnctl.findings import Finding, Verdict
+from attnctl.machine import Machine
+from attnctl.ops.case import Case
+from attnctl.ops.paged_cases import cases, layer_for
+from attnctl.registry import Backend, Registry
+from attnctl.requirements import Subject, package
+from attnctl.run import try_cases
+from attnctl.select import subject_of
+from attnctl.trials import BackendTrials, Level, Trial
+
+# what the interpreter needs of the machine, whatever its devices are
+INTERPRETER = (package("torch"), package("triton"))
+
+Runner = Callable[[str, str, Iterable[str], float], Iterator[Trial]]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What one backend is tried on: runnable cases, and those that its rules refuse."""
+
+    backend: str
+    device: str
+    level: Level
+    runnable: tuple[str, ...]
+    refused: tuple[Trial, ...]
+
+
+def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
+    """Which of these cases the backend takes on this machine, and where it would run them."""
+    device, level = _where(backend, machine)
+    runnable, refused = [], []
+    for case in wanted:
+        if _op(case) not in backend.ops:
+            continue
+        subject = subject_of(machine, layer_for(case))
+        reasons = tuple(_reasons(backend, subject, level))
+        if reasons:
+            status = "unknown" if _only_unknown(reasons) else "unsupported"
+            refused.append(Trial(case.text, status, reasons=reasons))  # type: ignore[arg-type]
+        else:
+            runnable.append(case.text)
+    return Plan(backend.name, device, level, tuple(runnable), tuple(refused))
+
+
+def run_plan(plan: Plan, timeout_s: float, runner: Runner = try_cases) -> Iterator[Trial]:
+    """Every trial of a plan: the refused ones, then the run ones as they end."""
+    yield from plan.refused
+    if plan.runnable:
+        yield from runner(plan.backend, plan.device, plan.runnable, timeout_s)
+
+
+def summary(plan: Plan, trials: Iterable[Trial]) -> BackendTrials:
+    """The trials of a plan with the level that they reached: none where nothing ran."""
+    kept = tuple(trials)
+    ran = any(trial.status not in ("unsupported", "unknown") for trial in kept)
+    return BackendTrials(plan.backend, plan.device, plan.level if ran else "none", kept)
+
+
+def runnable_backends(registry: Registry) -> tuple[Backend, ...]:
+    """Backends whose kernels are written and whose operations have cases."""
+    return tuple(
+        backend
+        for backend in registry.backends
+        if backend.kernel != "planned" and {"paged", "diffkv"} & set(backend.ops)
+    )
+
+
+def all_cases() -> tuple[Case, ...]:
+    return cases()
+
+
+def _op(case: Case) -> str:
+    return layer_for(case).op or case.op
+
+
+def _where(backend: Backend, machine: Machine) -> tuple[str, Level]:
+    """The worker's device for this backend here, and the level that a run of it proves."""
+    platforms = {rank.platform for rank in backend.ranks}
+    if machine.platform != "cpu" and machine.platform in platforms:
+        return ("xpu" if machine.platform == "xpu" else "cuda"), "device"
+    if "cpu" in platforms:
+        return "cpu", "device"
+    return "interpret", "interpret"
+
+
+def _reasons(backend: Backend, subject: Subject, level: Level) -> Iterator[Finding]:
+    rules = backend.rules
+    if level == "interpret":
+        rules = (*INTERPRETER, *(rule for rule in rules if rule.about == "layer"))
+    for rule in rules:
+        finding = rule.check(subject)
+        if finding is not None and not finding.met:
+            yield finding
+
+
+def _only_unknown(reasons: tuple[Finding, ...]) -> bool:
+    return all(reason.verdict is Verdict.UNKNOWN for reason in reasons)

@@ -1,0 +1,64 @@
+"""The child process of smoke: the only part of the command that imports torch and runs kernels.
+
+Reads one case per line from standard input, writes one JSON line per result. The answers go to a
+private copy of file descriptor 1, so that a kernel or a library that prints cannot garble them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import IO
+
+import msgspec
+
+from attnctl.trials import Ready, Status, Trial
+
+
+def main(arguments: list[str]) -> int:
+    """backend, device ("cpu", "cuda", "xpu" or "interpret")."""
+    backend, device = arguments
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    if device == "interpret":
+        os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
+    try:
+        _serve(backend, device, answers)
+    except Exception as error:  # the parent turns it into a sentence
+        _say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
+        return 1
+    return 0
+
+
+def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
+    import torch
+
+    from attnctl.ops.case import split_case
+    from attnctl.ops.paged_cases import case
+    from attnctl.ops.paged_trial import try_case
+    from attnctl.runtime import open_backend
+
+    runtime = open_backend(backend)
+    place = "cpu" if device in ("cpu", "interpret") else device
+    _say(answers, Ready(ok=True, detail=f"torch {torch.__version__}", torch=torch.__version__))
+    for line in sys.stdin:
+        text = line.strip()
+        start = time.perf_counter()
+        try:
+            _, params = split_case(text)
+            comparison = try_case(runtime, case(**params), place)
+            status: Status = "pass" if comparison.verdict == "pass" else "wrong"
+            trial = Trial(text, status, 0.0, comparison.detail, comparison)
+        except Exception as error:  # one case's error is that case's result
+            trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
+        seconds = time.perf_counter() - start
+        _say(answers, msgspec.structs.replace(trial, seconds=seconds))
+
+
+def _say(answers: IO[bytes], value: msgspec.Struct) -> None:
+    answers.write(msgspec.json.encode(value) + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
