@@ -28,9 +28,19 @@ def flash_version(subject: Subject) -> int | None:
     if cc is None:
         return None
     for version in _suitable(cc, subject.layer):
-        if installed(subject, PACKAGES[version], CARRIER):
+        if _has(subject, version):
             return version
     return None
+
+
+def _has(subject: Subject, version: int) -> bool:
+    if installed(subject, PACKAGES[version]):
+        return True
+    if not installed(subject, CARRIER):
+        return False
+    # a probe lists the compiled ones in its build; FA4 is Python source and in every wheel
+    compiled = subject.machine.packages[CARRIER].build.get("flash_attn")
+    return version == 4 or compiled is None or str(version) in compiled.split(",")
 
 
 def _suitable(cc: Version, layer: Layer) -> list[int]:
@@ -91,7 +101,7 @@ def flash_head_size() -> Rule:
         layer, cc = subject.layer, capability_of(subject)
         if layer.head_size is None:
             return None
-        hopper = cc is not None and cc[0] == 9 and installed(subject, PACKAGES[4], CARRIER)
+        hopper = cc is not None and cc[0] == 9 and _has(subject, 4)
         limit = 512 if hopper or subject.platform == "xpu" else 256
         wanted = f"a multiple of 8, at most {limit}" if limit == 512 else limits
         sizes = sorted({layer.head_size, layer.head_size_v or layer.head_size}, reverse=True)
