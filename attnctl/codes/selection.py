@@ -36,9 +36,9 @@ DEVICE: dict[str, Row] = {
     ),
     "fp8_hardware": (
         "The device cannot convert this FP8 cache",
-        "e4m3 caches (fp8, fp8_e4m3) need compute capability 8.9 in Triton, e5m2 needs 8.0. A "
-        "finding that says cross-compilation was proved by a compiler; `attnctl smoke` proves it on "
-        "the device.",
+        "e4m3 caches (fp8, fp8_e4m3) need compute capability 8.9 in Triton, e5m2 needs 8.0. What "
+        "a finding calls cross-compilation a compiler has proved; `attnctl smoke` proves it on the "
+        "device.",
         "On 8.0 to 8.8: --kv-cache-dtype fp8_e5m2. On older GPUs: --kv-cache-dtype auto.",
     ),
     "shared_memory": (
@@ -70,7 +70,7 @@ LAYER: dict[str, Row] = {
         "The backend computes another operation",
         "A layer needs one operation: paged attention, the same with unequal K and V widths "
         "(diffkv), dense or sparse latent attention (mla, mla_sparse), or a recurrence (gdn, "
-        "mamba1, mamba2, short_conv, linear). A dense latent backend does not replace a sparse one.",
+        "mamba1, mamba2, short_conv, linear). Dense latent attention is no sparse one.",
         "Nothing: the model's architecture decides it.",
     ),
     "dtype": (

@@ -15,6 +15,7 @@ from attnctl.requirements.features import source_of
 from attnctl.requirements.layers import PLAIN_KV
 from attnctl.requirements.packages import INSTALL, installed
 from attnctl.requirements.rule import Rule, Subject
+from attnctl.requirements.words import any_of
 
 PACKAGES = {2: "flash_attn", 3: "flash_attn_3", 4: "flash_attn_4"}
 
@@ -69,9 +70,9 @@ def _device_takes(version: int, cc: Version) -> bool:
     return {2: cc >= (8, 0), 3: cc[0] == 9, 4: cc[0] in (9, 10, 11)}[version]
 
 
-def flash_kernel() -> Rule:
+def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
     """A FlashAttention version that takes this layer is installed for this device."""
-    wanted = "FlashAttention 2, 3 or 4, as this device and layer need"
+    wanted = f"FlashAttention {any_of(versions)}, as this device and layer need"
 
     def check(subject: Subject) -> Finding | None:
         cc = capability_of(subject)
@@ -89,7 +90,7 @@ def flash_kernel() -> Rule:
         missing = " or ".join(f"FA{v}" for v in suitable)
         return unmet("flash_version", wanted, f"{missing} not installed", "packages", fix)
 
-    names = (*PACKAGES.values(), CARRIER)
+    names = (*(PACKAGES[version] for version in versions), CARRIER)
     return Rule("flash_version", "both", check, names, wanted, ("cuda",))
 
 
