@@ -101,15 +101,16 @@ def _platforms(backend: Backend) -> tuple[str, ...]:
 
 
 def _each(backend: Backend, *codes: str) -> tuple[str, ...]:
-    """What the rules of these codes accept, with the platform where a rule asks on one alone."""
-    several = len(_platforms(backend)) > 1
+    """What the rules of these codes accept, with the platforms where a rule asks on some alone."""
+    platforms = _platforms(backend)
     rules = (rule for rule in backend.rules if rule.code in codes and rule.wanted)
-    return tuple(dict.fromkeys(_text(rule, several) for rule in rules))
+    return tuple(dict.fromkeys(_text(rule, platforms) for rule in rules))
 
 
-def _text(rule: Rule, several: bool) -> str:
-    device_rule = rule.code in ("compute_capability", "arch", "isa")
-    if not several or not rule.platforms or device_rule:
+def _text(rule: Rule, platforms: tuple[str, ...]) -> str:
+    # a compute capability tells its platform itself
+    everywhere = not rule.platforms or set(platforms) <= set(rule.platforms)
+    if everywhere or rule.code in ("compute_capability", "arch", "isa"):
         return rule.wanted
     return f"{rule.wanted} ({', '.join(rule.platforms)})"
 
