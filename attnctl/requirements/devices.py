@@ -35,8 +35,8 @@ def capability(
     why: str = "",
 ) -> Rule:
     """On NVIDIA, the compute capability is in a range or of one of these majors."""
-    span = _capability_text(at_least, at_most, majors)
-    wanted = f"compute capability {span}" + (f" ({why})" if why else "")
+    span = f"compute capability {_capability_text(at_least, at_most, majors)}"
+    wanted = span + (f" ({why})" if why else "")
 
     def check(subject: Subject) -> Finding | None:
         if subject.platform != "cuda" or subject.gpu is None:

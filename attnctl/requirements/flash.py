@@ -15,6 +15,7 @@ from attnctl.requirements.features import source_of
 from attnctl.requirements.layers import PLAIN_KV
 from attnctl.requirements.packages import INSTALL, installed
 from attnctl.requirements.rule import Rule, Subject
+from attnctl.requirements.words import any_of
 
 PACKAGES = {2: "flash_attn", 3: "flash_attn_3", 4: "flash_attn_4"}
 
@@ -28,9 +29,19 @@ def flash_version(subject: Subject) -> int | None:
     if cc is None:
         return None
     for version in _suitable(cc, subject.layer):
-        if installed(subject, PACKAGES[version], CARRIER):
+        if _has(subject, version):
             return version
     return None
+
+
+def _has(subject: Subject, version: int) -> bool:
+    if installed(subject, PACKAGES[version]):
+        return True
+    if not installed(subject, CARRIER):
+        return False
+    # a probe lists the compiled ones in its build; FA4 is Python source and in every wheel
+    compiled = subject.machine.packages[CARRIER].build.get("flash_attn")
+    return version == 4 or compiled is None or str(version) in compiled.split(",")
 
 
 def _suitable(cc: Version, layer: Layer) -> list[int]:
@@ -59,9 +70,9 @@ def _device_takes(version: int, cc: Version) -> bool:
     return {2: cc >= (8, 0), 3: cc[0] == 9, 4: cc[0] in (9, 10, 11)}[version]
 
 
-def flash_kernel() -> Rule:
+def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
     """A FlashAttention version that takes this layer is installed for this device."""
-    wanted = "FlashAttention 2, 3 or 4, as this device and layer need"
+    wanted = f"FlashAttention {any_of(versions)}, as this device and layer need"
 
     def check(subject: Subject) -> Finding | None:
         cc = capability_of(subject)
@@ -79,7 +90,7 @@ def flash_kernel() -> Rule:
         missing = " or ".join(f"FA{v}" for v in suitable)
         return unmet("flash_version", wanted, f"{missing} not installed", "packages", fix)
 
-    names = (*PACKAGES.values(), CARRIER)
+    names = (*(PACKAGES[version] for version in versions), CARRIER)
     return Rule("flash_version", "both", check, names, wanted, ("cuda",))
 
 
@@ -91,7 +102,7 @@ def flash_head_size() -> Rule:
         layer, cc = subject.layer, capability_of(subject)
         if layer.head_size is None:
             return None
-        hopper = cc is not None and cc[0] == 9 and installed(subject, PACKAGES[4], CARRIER)
+        hopper = cc is not None and cc[0] == 9 and _has(subject, 4)
         limit = 512 if hopper or subject.platform == "xpu" else 256
         wanted = f"a multiple of 8, at most {limit}" if limit == 512 else limits
         sizes = sorted({layer.head_size, layer.head_size_v or layer.head_size}, reverse=True)

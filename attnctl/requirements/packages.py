@@ -22,7 +22,7 @@ INSTALL = {
     "vllm_xpu_kernels": "install vLLM's XPU build",
 }
 
-PROBED = frozenset(INSTALL) | {"fla", "mamba_ssm", "causal_conv1d", "vllm", "sglang"}
+PROBED = frozenset(INSTALL) | {"fla", "mamba_ssm", "causal_conv1d", "vllm"}
 """Packages that a probe looks for: one of them that a machine does not list is not installed."""
 
 TRITON_PLATFORMS = ("cuda", "rocm", "xpu")

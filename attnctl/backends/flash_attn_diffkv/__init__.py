@@ -7,7 +7,6 @@ from attnctl.requirements import (
     capability,
     compute_dtypes,
     features,
-    flash_alibi,
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
@@ -28,7 +27,8 @@ BACKEND = Backend(
         # the cache write for unequal widths is ours, in Triton
         package("triton", platforms=("cuda",)),
         capability(at_least=(8, 0), why="FlashAttention"),
-        flash_kernel(),
+        # FA2 wants one width for keys and values
+        flash_kernel(versions=(3, 4)),
         operation("diffkv"),
         compute_dtypes(*HALF),
         flash_head_size(),
@@ -43,7 +43,6 @@ BACKEND = Backend(
             "chunked",
             "softcap",
             flash_sinks(),
-            flash_alibi(),
             flash_prefix_lm(),
         ),
     ),

@@ -43,7 +43,7 @@ BACKEND = Backend(
         Rank(
             platform="cuda",
             place=10,
-            why="causal attention on 10.x takes FlashInfer's Blackwell kernels first",
+            why="on 10.x causal attention takes FlashInfer first",
             when=_causal_on_blackwell,
         ),
         Rank(platform="cuda", place=30),
