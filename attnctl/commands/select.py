@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine
+    from attnctl.profile.document import Profile
     from attnctl.render.output import Output
     from attnctl.report import SelectReport
 
@@ -64,6 +65,9 @@ def command(
     allow_fallback: Annotated[
         bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
     ] = False,
+    profile: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Timings that may reorder what is eligible.")
+    ] = None,
     device: Annotated[int, typer.Option(metavar="N", help="Logical index of the device.")] = 0,
     explain: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show every finding of one backend.")
@@ -101,9 +105,16 @@ def command(
             assume_installed=assume_installed,
             what_if=what_if,
             device=device,
+            profile=_profile(profile) if profile else None,
         )
     )
     raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
+
+
+def _profile(path: str) -> Profile:
+    from attnctl.profile.document import read_profile
+
+    return read_profile(path)
 
 
 def _machines(name: str) -> list[Machine]:
