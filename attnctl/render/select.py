@@ -16,7 +16,7 @@ GAP = Line("")
 
 def select_view(report: SelectReport, explain: str | None = None) -> View:
     """The whole screen; explain: one backend of which every finding is shown as well."""
-    blocks: list[Block] = [*_header(report), GAP, _picks(report)]
+    blocks: list[Block] = [Table((), tuple(_header(report))), GAP, _picks(report)]
     notes = [*report.model.notes, *_profile_notes(report)]
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in notes]
     blocks += answers(report)
@@ -26,7 +26,7 @@ def select_view(report: SelectReport, explain: str | None = None) -> View:
     return (*blocks, GAP, Line(_verdict(report)))
 
 
-def _header(report: SelectReport) -> Iterable[Line]:
+def _header(report: SelectReport) -> Iterable[tuple[Cell, ...]]:
     model, machine, device = report.model, report.machine, report.machine.device
     name = model.architecture or model.model_type or "unnamed model"
     dtype = model.dtype or "no dtype stated"
@@ -45,8 +45,8 @@ def _header(report: SelectReport) -> Iterable[Line]:
         yield _fact("profile", report.profile.name, report.profile.status)
 
 
-def _fact(label: str, text: str, source: str) -> Line:
-    return Line(f"{label:9}{text}" + (f" [{source}]" if source else ""))
+def _fact(label: str, text: str, source: str) -> tuple[Cell, ...]:
+    return (Mark(label, "dim"), text + (f" [{source}]" if source else ""))
 
 
 def _tower(tower: Tower) -> str:
