@@ -4,8 +4,6 @@ Starts no GPU context, imports no torch, and ends well on any machine: what coul
 part of the answer, with the reason.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,7 +66,7 @@ def command(
         output.view(probe_view(found, sources))
 
 
-def _machine(name: str | None, record: str | None, replay: str | None) -> Machine:
+def _machine(name: str | None, record: str | None, replay: str | None) -> "Machine":
     if name is not None:
         if record or replay:
             raise typer.BadParameter("--machine asks nothing: leave out --record and --replay")
@@ -86,7 +84,7 @@ def _machine(name: str | None, record: str | None, replay: str | None) -> Machin
     return probe()
 
 
-def _show_difference(old: str, new: Machine, output: Output, json: bool) -> int:
+def _show_difference(old: str, new: "Machine", output: "Output", json: bool) -> int:
     from attnctl.exits import Exit
     from attnctl.machine_diff import differences
     from attnctl.machines import load

@@ -4,8 +4,6 @@ Reads a config.json, decides for each group of layers, and shows every requireme
 rejected backend failed: what it wanted, what was found, and what would help.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -111,13 +109,13 @@ def command(
     raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
 
 
-def _profile(path: str) -> Profile:
+def _profile(path: str) -> "Profile":
     from attnctl.profile.document import read_profile
 
     return read_profile(path)
 
 
-def _machines(name: str) -> list[Machine]:
+def _machines(name: str) -> "list[Machine]":
     """This machine for "", every bundled one for "all", else the one of that name or file."""
     if not name:
         from attnctl.probe import probe
@@ -129,7 +127,7 @@ def _machines(name: str) -> list[Machine]:
 
 
 def _show(
-    reports: tuple[SelectReport, ...], output: Output, explained: str | None, json: bool
+    reports: "tuple[SelectReport, ...]", output: "Output", explained: str | None, json: bool
 ) -> int:
     if len(reports) == 1:
         (report,) = reports
