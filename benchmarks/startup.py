@@ -44,9 +44,7 @@ def seconds(command: list[str], terminal: bool = False) -> float:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     if not terminal:
         start = time.perf_counter()
-        subprocess.run(
-            command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False
-        )
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
         return time.perf_counter() - start
     leader, follower = pty.openpty()
     start = time.perf_counter()

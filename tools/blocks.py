@@ -1,10 +1,10 @@
 """Fenced blocks of the documentation: what it tells a reader to run, and what it says comes out.
 
-A fence opens with three backticks and words: `sh` is run by the tests, `sh install` is run by .ci/run alone
-(it makes an environment), `text COMMAND` is the output of that command.
+A fence opens with three backticks and words: `sh` is run by the tests, `sh install-...` by .ci/run
+alone (it makes an environment), and `text COMMAND` is what that command prints.
 
-    python tools/blocks.py README.md install     prints the blocks of that mark, as one script
-    python tools/blocks.py --write FILE...       writes the outputs anew
+    python tools/blocks.py README.md install-tool     prints the blocks of that mark, as one script
+    python tools/blocks.py --write FILE...            writes the outputs anew
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ def _schema(name: str, kind: Any) -> bytes:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"attnctl {name}",
     }
-    return msgspec.json.format(msgspec.json.encode(head | msgspec.json.schema(kind)), indent=2) + b"\n"
+    text = msgspec.json.encode(head | msgspec.json.schema(kind))
+    return msgspec.json.format(text, indent=2) + b"\n"
 
 
 if __name__ == "__main__":

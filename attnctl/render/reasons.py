@@ -31,12 +31,20 @@ def _section(group: GroupReport) -> Iterator[Block]:
     rejected = [candidate for candidate in group.candidates if _is_near(candidate, group)]
     if rejected:
         yield Table(REASONS, tuple(row for one in rejected for row in _reasons(one)), fixed=2)
-    away = [c.name for c in group.candidates if not c.ok and not _is_near(c, group)]
-    if away:
-        yield Line(Mark(f"for other layers or platforms: {', '.join(away)}", "dim"))
+    yield from _elsewhere(group)
     if group.cost is not None:
         yield Line(f"cache: {group.cost.text()}")
     yield from _what_if(group)
+
+
+def _elsewhere(group: GroupReport) -> Iterator[Block]:
+    """Who is out of the question here, by the question: other layers, or another platform."""
+    away = [one for one in group.candidates if not one.ok and not _is_near(one, group)]
+    others = [one.name for one in away if any(r.code == "operation" for r in one.reasons)]
+    abroad = [one.name for one in away if one.name not in others]
+    for label, names in (("for other layers", others), ("on other platforms", abroad)):
+        if names:
+            yield Line(Mark(f"{label}: {', '.join(names)}", "dim"))
 
 
 def _is_near(candidate: CandidateReport, group: GroupReport) -> bool:

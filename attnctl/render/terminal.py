@@ -23,7 +23,7 @@ STYLES = {
 }
 # only a rule under the header: an answer is read, not admired
 # a column of prose is readable from here on
-READABLE = 18
+READABLE = 14
 GAP = 2
 RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
@@ -52,8 +52,10 @@ def _draw(console: Console, block: Block, first: bool) -> None:
     elif isinstance(block, Line):
         console.print(Padding(_words(block.cell), (0, 0, 0, block.indent)))
     elif block.rows:
-        fits = narrowest(block) <= console.width - block.indent
-        drawn = _table(block) if fits else _stacked(block)
+        room = console.width - block.indent
+        if block.spare is not None and narrowest(block) > room:
+            block = block.without_spare()
+        drawn = _table(block) if narrowest(block) <= room else _stacked(block)
         console.print(Padding(drawn, (0, 0, 0, block.indent), expand=False))
 
 
@@ -62,7 +64,7 @@ def narrowest(table: Table) -> int:
     rows = [table.columns, *table.rows] if table.columns else [*table.rows]
     widths = [max(len(text_of(cell)) for cell in column) for column in zip(*rows, strict=True)]
     wrapped = [min(width, READABLE) for width in widths[table.fixed :]]
-    return sum((*widths[: table.fixed], *wrapped)) + GAP * len(widths)
+    return sum((*widths[: table.fixed], *wrapped)) + GAP * (len(widths) - 1)
 
 
 def _stacked(table: Table) -> RichTable:

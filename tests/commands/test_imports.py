@@ -1,4 +1,4 @@
-"""What the commands import: proved in a fresh interpreter in which the heavy packages are blocked."""
+"""What the commands import, proved in a fresh interpreter where heavy packages are blocked."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ PLAIN = (
 
 
 def loaded(words: tuple[str, ...], blocked: tuple[str, ...]) -> set[str]:
-    """The modules in sys.modules after a command, which must end with exit code 0."""
+    """The modules in sys.modules after a command, which must end with a yes or a no."""
     script = SCRIPT.format(words=words, blocked=blocked)
     run = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     code, modules = json.loads(run.stderr.splitlines()[-1])
-    assert code == 0, run.stderr
+    assert code in (0, 1), run.stderr[:1000]
     return set(modules)
 
 

@@ -86,7 +86,7 @@ def test_a_difference_exits_1_and_names_both_values() -> None:
     """H100 against H200: memory and bandwidth differ, the architecture does not."""
     found = run("probe", "--machine", "h200", "--diff", "h100")
     assert found.code == 1
-    assert "nvidia.gpus[0].bandwidth_gbps" in found.out
+    assert "nvidia.gpus.0.bandwidth_gbps" in found.out
     assert "3350" in found.out
     assert "4800" in found.out
     assert "arch" not in found.out
@@ -97,7 +97,7 @@ def test_a_difference_as_json_holds_its_exit_code() -> None:
     found = run("probe", "--machine", "h200", "--diff", "h100", "--json")
     paths = {one["path"]: (one["old"], one["new"]) for one in found.json["differences"]}
     assert found.json["exit_code"] == found.code == 1
-    assert paths["nvidia.gpus[0].bandwidth_gbps"] == (3350.0, 4800.0)
+    assert paths["nvidia.gpus.0.bandwidth_gbps"] == (3350.0, 4800.0)
 
 
 @pytest.mark.parametrize("option", ["--record", "--replay"])
