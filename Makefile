@@ -18,8 +18,8 @@ lint: $(VENV)/lint.installed
 fuzz: $(VENV)/test.installed
 	$(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
 
-zoo:
-	$(PYTHON) tools/zoo.py
+zoo: $(VENV)/test.installed
+	$(BIN)/python tools/zoo.py
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from attnctl.machine import Machine
+from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
 from attnctl.probe.tape import Tape
 from attnctl.profile.document import Profile
@@ -16,6 +17,7 @@ from attnctl.report import SelectReport, Sweep
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
     "machine": Machine,
+    "matrix": Matrix,
     "model": ModelSpec,
     "profile": Profile,
     "select": SelectReport,

@@ -16,9 +16,9 @@ EXAMPLES = """\b
 Examples:
   attnctl probe
   attnctl probe --json
-  attnctl probe --save this.json && attnctl select --model config.json --machine this.json
-  attnctl probe --record tape.json      (for a bug report: names and serials are left out)
-  attnctl probe --diff before.json      (after an upgrade: what changes a selection)
+  attnctl probe --save this.json       (for: attnctl select --machine this.json)
+  attnctl probe --record tape.json     (for a bug report)
+  attnctl probe --diff before.json     (what an upgrade changed for selection)
 
 \b
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or unreadable

@@ -24,8 +24,8 @@ Examples:
   curl -s URL | attnctl select --model - --json
 
 \b
-Exit codes: 0 every group of layers has a backend; 1 one has none, or the backend
-requested is not eligible; 2 wrong usage or unreadable input."""
+Exit codes: 0 every group of layers has a backend; 1 one has none, or the
+backend requested is not eligible; 2 wrong usage or unreadable input."""
 
 
 def command(

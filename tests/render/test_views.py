@@ -80,7 +80,8 @@ def test_words_from_files_cannot_send_escapes(terminal: bool) -> None:
 def test_words_that_a_stream_cannot_encode_are_replaced() -> None:
     """An ASCII terminal gets a question mark in place of an error."""
     raw = io.BytesIO()
-    Output(io.TextIOWrapper(raw, encoding="ascii"), terminal=False).text("naïve\n")
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    Output(stream, terminal=False).text("naïve\n")
     assert raw.getvalue() == b"na?ve\n"
 
 
