@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from attnctl.assume import Assumption, assume
 from attnctl.costs import cost
@@ -17,6 +18,10 @@ from attnctl.report import SelectReport, report
 from attnctl.select import select_model
 from attnctl.whatif import flips
 
+if TYPE_CHECKING:
+    from attnctl.profile.document import Profile
+    from attnctl.profile.match import Match
+
 
 def answer(
     spec: ModelSpec,
@@ -26,13 +31,23 @@ def answer(
     *,
     what_if: bool = False,
     device: int = 0,
+    profile: Profile | None = None,
     memo: Memo | None = None,
 ) -> SelectReport:
     """The answer for one model on one machine; InputError where it has no such device."""
     machine = assumption.machine
     _check_device(machine, device)
     options = scoped(options, spec, registry)
-    decisions = select_model(spec, machine, registry, options, memo=memo, device=device)
+    fit = _match(profile, machine, device)
+    decisions = select_model(
+        spec,
+        machine,
+        registry,
+        options,
+        memo=memo,
+        device=device,
+        profile=fit.profile if fit and fit.usable else None,
+    )
     changes = None
     if what_if:
         changes = [
@@ -42,7 +57,16 @@ def answer(
             for group in spec.groups
         ]
     costs = [cost(decision, options, spec.max_position) for decision in decisions]
-    return report(spec, assumption, options, decisions, costs=costs, what_if=changes, device=device)
+    return report(
+        spec,
+        assumption,
+        options,
+        decisions,
+        costs=costs,
+        what_if=changes,
+        profile=fit,
+        device=device,
+    )
 
 
 def answers(
@@ -54,6 +78,7 @@ def answers(
     assume_installed: str | None = None,
     what_if: bool = False,
     device: int = 0,
+    profile: Profile | None = None,
 ) -> Iterator[SelectReport]:
     """Every model on every machine, machine by machine; no rule is asked twice about one thing."""
     memo = Memo()
@@ -62,8 +87,24 @@ def answers(
         assumption = assume(machine, assume_installed, registry)
         for spec in models:
             yield answer(
-                spec, assumption, registry, options, what_if=what_if, device=device, memo=memo
+                spec,
+                assumption,
+                registry,
+                options,
+                what_if=what_if,
+                device=device,
+                profile=profile,
+                memo=memo,
             )
+
+
+def _match(profile: Profile | None, machine: Machine, device: int) -> Match | None:
+    if profile is None:
+        return None
+    from attnctl.profile.match import match
+
+    gpus = machine.gpus
+    return match(profile, machine, gpus[device] if gpus else None)
 
 
 def _check_device(machine: Machine, device: int) -> None:

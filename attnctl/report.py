@@ -6,6 +6,7 @@ The table, the JSON and the exit code are read from this value, so that they can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from attnctl.layer import Options
 from attnctl.machine import Machine, Platform
 from attnctl.model.spec import LayerGroup, ModelSpec, Tower
 from attnctl.whatif import Flip
+
+if TYPE_CHECKING:
+    from attnctl.profile.match import Match
 
 SCHEMA = "attnctl.select/1"
 SWEEP_SCHEMA = "attnctl.select-sweep/1"
@@ -111,6 +115,15 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     what_if: tuple[Flip, ...] | None = None
 
 
+class ProfileBrief(msgspec.Struct, frozen=True):
+    """How the profile given fits this device; a foreign one was not used."""
+
+    name: str
+    status: str
+    findings: tuple[Finding, ...]
+    bad_entries: tuple[str, ...]
+
+
 class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     machine: MachineBrief
@@ -118,6 +131,7 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     assumed: tuple[str, ...]
     assumed_because: str
+    profile: ProfileBrief | None = None
     groups: tuple[GroupReport, ...]
     exit_code: int
 
@@ -138,6 +152,7 @@ def report(
     *,
     costs: Sequence[Cost] | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
+    profile: Match | None = None,
     device: int = 0,
 ) -> SelectReport:
     """The whole answer; costs and what_if hold one entry per decision, or are None."""
@@ -154,6 +169,7 @@ def report(
         options=options,
         assumed=assumption.packages,
         assumed_because=assumption.because,
+        profile=_profile(profile) if profile else None,
         groups=groups,
         exit_code=Exit.OK if all(group.answered for group in groups) else Exit.NO,
     )
@@ -194,6 +210,11 @@ def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None
         cost=cost,
         what_if=flips,
     )
+
+
+def _profile(found: Match) -> ProfileBrief:
+    profile = found.profile
+    return ProfileBrief(profile.name, found.status, found.findings, profile.bad_entries)
 
 
 def _machine(machine: Machine, index: int) -> MachineBrief:

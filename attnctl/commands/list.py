@@ -1,1 +1,46 @@
-"""What every backend supports, generated from the declarations."""
+"""What every backend supports, generated from the declarations.
+
+Reads the built-in backends and those of installed plug-ins; one that does not load is named with
+its error, and the others are listed all the same.
+"""
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\b
+Examples:
+  attnctl list
+  attnctl list FLASHMLA
+  attnctl list --markdown > support.md
+  attnctl list --json
+
+\b
+Exit codes: 0 listed; 2 no backend of that name."""
+
+
+def command(
+    ctx: typer.Context,
+    backend: Annotated[
+        str | None, typer.Argument(metavar="[BACKEND]", help="Only this one, in full.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of the docs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    from attnctl.matrix import matrix
+    from attnctl.registry import load
+    from attnctl.support import support_of
+
+    registry = load()
+    table = matrix(registry) if backend is None else support_of(backend, registry)
+    output = ctx.obj.output
+    if json:
+        output.json(table)
+    elif markdown:
+        from attnctl.matrix_markdown import markdown as as_markdown
+
+        output.text(as_markdown(table))
+    else:
+        from attnctl.render.support import backend_view, support_view
+
+        output.view(backend_view(table) if backend else support_view(table))

@@ -4,8 +4,6 @@ Starts no GPU context, imports no torch, and ends well on any machine: what coul
 part of the answer, with the reason.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +16,9 @@ EXAMPLES = """\b
 Examples:
   attnctl probe
   attnctl probe --json
-  attnctl probe --save this.json && attnctl select --model config.json --machine this.json
-  attnctl probe --record tape.json      (for a bug report: names and serials are left out)
-  attnctl probe --diff before.json      (after an upgrade: what changes a selection)
+  attnctl probe --save this.json       (for: attnctl select --machine this.json)
+  attnctl probe --record tape.json     (for a bug report)
+  attnctl probe --diff before.json     (what an upgrade changed for selection)
 
 \b
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or unreadable
@@ -68,7 +66,7 @@ def command(
         output.view(probe_view(found, sources))
 
 
-def _machine(name: str | None, record: str | None, replay: str | None) -> Machine:
+def _machine(name: str | None, record: str | None, replay: str | None) -> "Machine":
     if name is not None:
         if record or replay:
             raise typer.BadParameter("--machine asks nothing: leave out --record and --replay")
@@ -86,7 +84,7 @@ def _machine(name: str | None, record: str | None, replay: str | None) -> Machin
     return probe()
 
 
-def _show_difference(old: str, new: Machine, output: Output, json: bool) -> int:
+def _show_difference(old: str, new: "Machine", output: "Output", json: bool) -> int:
     from attnctl.exits import Exit
     from attnctl.machine_diff import differences
     from attnctl.machines import load

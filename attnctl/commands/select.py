@@ -4,14 +4,13 @@ Reads a config.json, decides for each group of layers, and shows every requireme
 rejected backend failed: what it wanted, what was found, and what would help.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine
+    from attnctl.profile.document import Profile
     from attnctl.render.output import Output
     from attnctl.report import SelectReport
 
@@ -25,8 +24,8 @@ Examples:
   curl -s URL | attnctl select --model - --json
 
 \b
-Exit codes: 0 every group of layers has a backend; 1 one has none, or the backend
-requested is not eligible; 2 wrong usage or unreadable input."""
+Exit codes: 0 every group of layers has a backend; 1 one has none, or the
+backend requested is not eligible; 2 wrong usage or unreadable input."""
 
 
 def command(
@@ -64,6 +63,9 @@ def command(
     allow_fallback: Annotated[
         bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
     ] = False,
+    profile: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Timings that may reorder what is eligible.")
+    ] = None,
     device: Annotated[int, typer.Option(metavar="N", help="Logical index of the device.")] = 0,
     explain: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show every finding of one backend.")
@@ -101,12 +103,19 @@ def command(
             assume_installed=assume_installed,
             what_if=what_if,
             device=device,
+            profile=_profile(profile) if profile else None,
         )
     )
     raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
 
 
-def _machines(name: str) -> list[Machine]:
+def _profile(path: str) -> "Profile":
+    from attnctl.profile.document import read_profile
+
+    return read_profile(path)
+
+
+def _machines(name: str) -> "list[Machine]":
     """This machine for "", every bundled one for "all", else the one of that name or file."""
     if not name:
         from attnctl.probe import probe
@@ -118,7 +127,7 @@ def _machines(name: str) -> list[Machine]:
 
 
 def _show(
-    reports: tuple[SelectReport, ...], output: Output, explained: str | None, json: bool
+    reports: "tuple[SelectReport, ...]", output: "Output", explained: str | None, json: bool
 ) -> int:
     if len(reports) == 1:
         (report,) = reports

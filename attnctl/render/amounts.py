@@ -23,12 +23,25 @@ def _short(amount: float) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """ "0-4, 6" for 0, 1, 2, 3, 4, 6; a regular step is named: "0-60 step 2"."""
+    """As short as it can be said: "0-4, 6", "0-60 step 2", "0-61 without 5-59 step 6"."""
     ordered = sorted(set(numbers))
-    if len(ordered) > 3:
-        steps = {after - before for before, after in pairwise(ordered)}
-        if len(steps) == 1 and steps != {1}:
-            return f"{ordered[0]}-{ordered[-1]} step {steps.pop()}"
+    plain = _steps(ordered) or _runs(ordered)
+    if not ordered or plain.count(",") < 3:
+        return plain
+    rest = sorted(set(range(ordered[0], ordered[-1])) - set(ordered))
+    without = f"{ordered[0]}-{ordered[-1]} without {_steps(rest) or _runs(rest)}"
+    return min(plain, without, key=len)
+
+
+def _steps(ordered: list[int]) -> str:
+    """ "0-60 step 2", or "" where the numbers keep no even distance above 1."""
+    steps = {after - before for before, after in pairwise(ordered)}
+    if len(ordered) < 4 or len(steps) != 1 or steps == {1}:
+        return ""
+    return f"{ordered[0]}-{ordered[-1]} step {steps.pop()}"
+
+
+def _runs(ordered: list[int]) -> str:
     runs: list[list[int]] = []
     for number in ordered:
         if runs and runs[-1][1] == number - 1:

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from attnctl.model.spec import LayerGroup
-from attnctl.report import GroupReport
+from attnctl.render.amounts import ranges
+from attnctl.report import GroupReport, SelectReport
+
+
+def titles(report: SelectReport) -> tuple[str, ...]:
+    """ "full 0-31" for each group, with the stack where the model has more than one."""
+    stacks = {group.layer.stack for group in report.groups}
+    names = (f"{group.kind} {ranges(group.layers)}" for group in report.groups)
+    if len(stacks) < 2:
+        return tuple(names)
+    return tuple(
+        f"{group.layer.stack or ''} {name}".strip()
+        for group, name in zip(report.groups, names, strict=True)
+    )
 
 
 def demands(group: GroupReport) -> str:

@@ -116,7 +116,7 @@ def _without_empty(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...])
         tuple(columns[place] for place in kept),
         tuple(tuple(row[place] for place in kept) for row in rows),
         indent=2,
-        fixed=2,
+        fixed=len(kept),
     )
 
 

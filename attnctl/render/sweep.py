@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.render.select import title
+from attnctl.render.demands import titles
 from attnctl.render.view import Cell, Line, Mark, Table, View
 from attnctl.report import SelectReport, Sweep
 
@@ -14,7 +14,7 @@ def sweep_view(sweep: Sweep) -> View:
         rows.setdefault(report.machine.name, []).append(report)
     first = next(iter(rows.values()), [])
     one_model = len(first) == 1
-    names = [title(group) for group in first[0].groups] if one_model else map(_model, first)
+    names = list(titles(first[0])) if one_model else map(_model, first)
     table = Table(
         ("machine", "device", *names),
         tuple(

@@ -22,6 +22,9 @@ STYLES = {
     "strong": "bold",
 }
 # only a rule under the header: an answer is read, not admired
+# a column of prose is readable from here on
+READABLE = 14
+GAP = 2
 RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -49,7 +52,33 @@ def _draw(console: Console, block: Block, first: bool) -> None:
     elif isinstance(block, Line):
         console.print(Padding(_words(block.cell), (0, 0, 0, block.indent)))
     elif block.rows:
-        console.print(Padding(_table(block), (0, 0, 0, block.indent), expand=False))
+        room = console.width - block.indent
+        if block.spare is not None and narrowest(block) > room:
+            block = block.without_spare()
+        drawn = _table(block) if narrowest(block) <= room else _stacked(block)
+        console.print(Padding(drawn, (0, 0, 0, block.indent), expand=False))
+
+
+def narrowest(table: Table) -> int:
+    """Columns of a terminal below which this table is no longer read as one."""
+    rows = [table.columns, *table.rows] if table.columns else [*table.rows]
+    widths = [max(len(text_of(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    wrapped = [min(width, READABLE) for width in widths[table.fixed :]]
+    return sum((*widths[: table.fixed], *wrapped)) + GAP * (len(widths) - 1)
+
+
+def _stacked(table: Table) -> RichTable:
+    """Each row as a block of its own: its fixed cells, then one line per other column."""
+    grid = RichTable.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in table.rows:
+        lead = max(1, min(table.fixed, 2))
+        grid.add_row(_words(row[0]), Text(" ").join(_words(cell) for cell in row[1:lead]))
+        for name, cell in list(zip(table.columns or [""] * len(row), row, strict=True))[lead:]:
+            if text_of(cell):
+                grid.add_row(Text(f"  {name}", style="dim"), _words(cell))
+    return grid
 
 
 def _table(table: Table) -> RichTable:
@@ -58,7 +87,7 @@ def _table(table: Table) -> RichTable:
         show_header=bool(table.columns),
         show_edge=False,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, GAP - 1 if table.columns else GAP, 0, 0),
         header_style="dim",
     )
     for place, name in enumerate(table.columns or ("",) * len(table.rows[0])):

@@ -31,13 +31,23 @@ class Line(NamedTuple):
 class Table(NamedTuple):
     """Rows under column names; an empty `columns` draws no header.
 
-    fixed: how many leading columns are never wrapped.
+    fixed: how many leading columns are never wrapped. spare: the column that goes first where a
+    terminal is too narrow.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     indent: int = 0
     fixed: int = 1
+    spare: int | None = None
+
+    def without_spare(self) -> Table:
+        spare = self.spare
+        columns = tuple(name for place, name in enumerate(self.columns) if place != spare)
+        rows = (
+            tuple(cell for place, cell in enumerate(row) if place != spare) for row in self.rows
+        )
+        return Table(columns, tuple(rows), self.indent, self.fixed)
 
 
 Block = Heading | Line | Table

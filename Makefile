@@ -1,0 +1,39 @@
+# The pins live in pyproject.toml: [dependency-groups].
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# the shared cases stand beside the checkout where the project is built, and nowhere else
+SUITES := tests $(if $(wildcard ../shared/cases),,--ignore=tests/shared_cases)
+
+.PHONY: test lint fuzz zoo bench docs clean
+
+test: $(VENV)/test.installed
+	$(BIN)/python -m pytest -n 2 $(SUITES)
+
+lint: $(VENV)/lint.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fuzz: $(VENV)/test.installed
+	$(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
+
+zoo: $(VENV)/test.installed
+	$(BIN)/python tools/zoo.py
+
+bench: $(VENV)/test.installed
+	$(BIN)/python benchmarks/startup.py
+
+docs: $(VENV)/test.installed
+	$(BIN)/python tools/schemas.py
+	$(BIN)/attnctl list --markdown > docs/support.md
+	$(BIN)/python tools/blocks.py --write README.md docs/*.md
+
+$(VENV)/%.installed: pyproject.toml tools/pins.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python tools/pins.py $* > $(VENV)/$*.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -r $(VENV)/$*.txt
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,96 @@
+"""The screens of `attnctl list` and `attnctl explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnctl.codes import Meaning
+from attnctl.matrix import Matrix, Row
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
+
+COLUMNS = ("backend", "computes", "runs on", "devices", "head sizes", "kernel")
+
+
+def support_view(table: Matrix) -> View:
+    """One row per backend, then declarations that did not load."""
+    rows = tuple(_short(row) for row in table.rows)
+    return (
+        Table(COLUMNS, rows, spare=COLUMNS.index("head sizes")),
+        *_broken(table),
+        Line(""),
+        Line("all of one: attnctl list NAME; the default orders: attnctl list --markdown"),
+    )
+
+
+def _short(row: Row) -> tuple[Cell, ...]:
+    return (
+        row.name,
+        ", ".join(row.ops),
+        ", ".join(row.platforms),
+        "; ".join(row.devices),
+        "a state, no cache" if row.is_ssm else row.head_sizes,
+        _kernel(row),
+    )
+
+
+def _kernel(row: Row) -> Cell:
+    origin = "" if row.origin == "built-in" else f", by {row.origin}"
+    return Mark(f"{row.kernel}{origin}", "warn" if row.kernel == "planned" else "")
+
+
+def _broken(table: Matrix) -> Iterator[Block]:
+    if table.broken:
+        yield Heading("declarations that did not load")
+        rows = tuple((Mark(one.name, "bad"), one.origin, one.error) for one in table.broken)
+        yield Table(("name", "from", "error"), rows)
+
+
+def backend_view(table: Matrix) -> View:
+    """All of one backend: what its rules accept, its features, and where it stands."""
+    blocks: list[Block] = []
+    for row in table.rows:
+        blocks += [Heading(f"{row.name}: {row.summary}"), Table((), tuple(_facts(row)))]
+        lacks = [name for name, have in row.features.items() if have == "no"]
+        if lacks:
+            blocks.append(Line(Mark(f"lacks: {', '.join(lacks)}", "dim")))
+        blocks += _orders(table, row.name)
+    return tuple(blocks)
+
+
+def _facts(row: Row) -> Iterator[tuple[Cell, ...]]:
+    features = [
+        name if have == "yes" else f"{name} ({have})"
+        for name, have in row.features.items()
+        if have != "no"
+    ]
+    facts = {
+        "computes": ", ".join(row.ops),
+        "runs on": ", ".join(row.platforms),
+        "devices": "; ".join(row.devices),
+        "packages": "; ".join(row.packages),
+        "head sizes": row.head_sizes,
+        "dtypes": row.dtypes,
+        "cache dtypes": row.kv_cache_dtypes,
+        "block sizes": row.blocks,
+        "keeps": "a fixed-size state per sequence" if row.is_ssm else "",
+        "features": ", ".join(features),
+    }
+    yield from ((Mark(label, "dim"), text) for label, text in facts.items() if text)
+    yield (Mark("kernel", "dim"), _kernel(row))
+
+
+def _orders(table: Matrix, name: str) -> Iterator[Block]:
+    for order in table.orders:
+        if name in order.names:
+            where = f"default order on {order.platform}, {order.op}"
+            yield Line(f"{where}: {', '.join(order.names)}")
+            yield from (Line(f"but {rule}", indent=2) for rule in order.rules)
+
+
+def meaning_view(found: Meaning) -> View:
+    """One code: what it is about and what to do."""
+    rows = (("about", found.about), ("to do", found.advice))
+    return (
+        Heading(f"{found.code}: {found.title}"),
+        Table((), tuple((Mark(label, "dim"), text) for label, text in rows if text)),
+    )

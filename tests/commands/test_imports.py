@@ -1,0 +1,90 @@
+"""What the commands import, proved in a fresh interpreter where heavy packages are blocked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.commands.running import LLAMA, ROOT
+
+HEAVY = (
+    "torch",
+    "triton",
+    "numpy",
+    "transformers",
+    "pydantic",
+    "importlib.metadata",
+    "dataclasses",
+)
+
+# blocks the packages, runs the command, then prints every module that was loaded
+SCRIPT = """
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+from attnctl.cli import run
+code = run({words!r})
+loaded = sorted(name for name, module in sys.modules.items() if module is not None)
+import json
+print(json.dumps([int(code), loaded]), file=sys.stderr)
+"""
+
+JSON = (
+    ("select", "--model", LLAMA, "--machine", "h200", "--json"),
+    ("probe", "--machine", "h200", "--json"),
+    ("probe", "--json"),
+    ("list", "--json"),
+)
+PLAIN = (
+    ("--help",),
+    ("select", "--help"),
+    ("select", "--model", LLAMA, "--machine", "h200"),
+    ("select", "--model", LLAMA, "--machine", "all"),
+    ("probe", "--machine", "zen4"),
+    ("probe",),
+    ("list",),
+    ("list", "--markdown"),
+    ("explain", "compute_capability"),
+)
+
+
+def loaded(words: tuple[str, ...], blocked: tuple[str, ...]) -> set[str]:
+    """The modules in sys.modules after a command, which must end with a yes or a no."""
+    script = SCRIPT.format(words=words, blocked=blocked)
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    code, modules = json.loads(run.stderr.splitlines()[-1])
+    assert code in (0, 1), run.stderr[:1000]
+    return set(modules)
+
+
+@pytest.mark.parametrize("words", [*JSON, *PLAIN], ids=" ".join)
+def test_no_command_imports_what_it_can_do_without(words: tuple[str, ...]) -> None:
+    """No torch, Triton, NumPy, transformers, pydantic or metadata: each command runs without."""
+    modules = loaded(words, HEAVY)
+    assert not modules & set(HEAVY)
+
+
+@pytest.mark.parametrize("words", [*JSON, *PLAIN], ids=" ".join)
+def test_rich_waits_for_a_terminal(words: tuple[str, ...]) -> None:
+    """Into a pipe nothing is drawn, so Rich is not imported."""
+    modules = loaded(words, ("rich",))
+    assert not any(name.partition(".")[0] == "rich" for name in modules)
+
+
+def test_help_loads_no_command_and_no_value_types() -> None:
+    """`--help` costs Typer alone: no command's module, no msgspec."""
+    modules = loaded(("--help",), ("msgspec",))
+    assert not any(name.startswith("attnctl.commands.") for name in modules)
+
+
+def test_a_command_loads_no_other_command() -> None:
+    """`probe` loads neither the registry nor the module of another command."""
+    modules = loaded(("probe", "--machine", "h200", "--json"), ())
+    commands = {name for name in modules if name.startswith("attnctl.commands.")}
+    assert commands == {"attnctl.commands.probe"}
+    assert "attnctl.registry" not in modules

@@ -1,0 +1,132 @@
+"""The documentation tells the truth: what it shows is what the program prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.commands.running import LLAMA, ROOT, run
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = runpy.run_path(str(ROOT / "tools" / "blocks.py"))
+SCHEMAS = runpy.run_path(str(ROOT / "tools" / "schemas.py"))["documents"]()
+RUN_BY_CI = {"install-tool", "install-tests"}
+
+
+def blocks(language: str) -> list[Any]:
+    """Every block of a language on any page, as a test parameter that names its place."""
+    return [
+        pytest.param(block, id=f"{block.file}:{block.line}")
+        for page in PAGES
+        for block in BLOCKS["blocks"](page)
+        if block.language == language
+    ]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `attnctl` is this checkout's."""
+    script = tmp_path / "attnctl"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m attnctl "$@"\n')
+    script.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("block", blocks("sh"))
+def test_every_shell_block_runs(block: Any, shell: dict[str, str]) -> None:
+    """Each command of each block ends with exit code 0; set-up blocks are run by .ci/run."""
+    if block.mark:
+        assert block.mark in RUN_BY_CI
+        assert block.mark in (ROOT / ".ci" / "run").read_text()
+        return
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.body],
+        cwd=ROOT,
+        env=shell,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_every_python_block_runs(block: Any, shell: dict[str, str]) -> None:
+    """The library's examples run as they stand."""
+    subprocess.run([sys.executable, "-c", block.body], cwd=ROOT, env=shell, check=True)
+
+
+@pytest.mark.parametrize("block", blocks("text"))
+def test_every_output_is_what_the_program_prints(block: Any) -> None:
+    """A `text COMMAND` block holds that command's output; `make docs` renews it."""
+    assert block.mark.startswith("attnctl ")
+    assert block.body == BLOCKS["output_of"](block.mark)
+
+
+def test_the_readme_has_exactly_two_set_up_commands() -> None:
+    """One installs and runs the main job, one installs what tests need and passes them."""
+    marks = [
+        block.mark for block in BLOCKS["blocks"](ROOT / "README.md") if block.mark in RUN_BY_CI
+    ]
+    assert marks == ["install-tool", "install-tests"]
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    """Relative links of every page name files that are there."""
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_support_table_is_current() -> None:
+    """docs/support.md is what `attnctl list --markdown` prints; `make docs` renews it."""
+    assert (ROOT / "docs" / "support.md").read_text("utf-8") == run("list", "--markdown").out
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_schemas_are_current(name: str) -> None:
+    """docs/schema holds the schemas of the types as they are; `make docs` renews them."""
+    assert (ROOT / "docs" / "schema" / name).read_bytes() == SCHEMAS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("machine", ("probe", "--json")),
+        ("machine", ("probe", "--machine", "mi300x", "--json")),
+        ("select", ("select", "--model", LLAMA, "--machine", "h200", "--what-if", "--json")),
+        ("select", ("select", "--model", LLAMA, "--machine", "t4", "--json")),
+        ("select-sweep", ("select", "--model", LLAMA, "--machine", "all", "--json")),
+        ("matrix", ("list", "--json")),
+    ],
+)
+def test_documents_fit_their_schema(name: str, words: tuple[str, ...]) -> None:
+    """What a command prints under --json is valid against the published schema."""
+    schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+    jsonschema.validate(run(*words).json, schema)
+
+
+def test_a_tape_fits_its_schema(tmp_path: Path) -> None:
+    """What `--record` writes is valid against the published schema."""
+    tape = tmp_path / "tape.json"
+    assert run("probe", "--record", str(tape)).code == 0
+    jsonschema.validate(json.loads(tape.read_text()), json.loads(SCHEMAS["tape.schema.json"]))
+
+
+def test_every_machine_and_model_file_fits_its_schema() -> None:
+    """Bundled machines are valid against the machine schema."""
+    schema = json.loads(SCHEMAS["machine.schema.json"])
+    files = sorted((ROOT / "profiles" / "machines").glob("*.json"))
+    assert len(files) >= 30
+    for file in files:
+        jsonschema.validate(json.loads(file.read_text()), schema)

@@ -1,0 +1,56 @@
+"""Every screen at every width, into a pipe and on terminals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.running import LLAMA, MODELS, run
+
+GEMMA = str(MODELS / "gemma-3-27b.json")
+SCREENS = (
+    ("probe",),
+    ("probe", "--sources"),
+    ("probe", "--machine", "max1550"),
+    ("probe", "--machine", "h200", "--diff", "h100"),
+    ("select", "--model", LLAMA, "--machine", "h200"),
+    ("select", "--model", GEMMA, "--machine", "t4", "--explain", "FLASH_ATTN", "--what-if"),
+    ("select", "--model", GEMMA, "--machine", "h200", "--machine", "zen4"),
+    ("select", "--model", LLAMA, "--machine", "h200", "--assume-installed", "none"),
+    ("list",),
+    ("list", "FLASH_ATTN"),
+    ("explain", "compute_capability"),
+)
+
+
+@pytest.mark.parametrize("words", SCREENS, ids=" ".join)
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_screen_overruns_its_terminal(words: tuple[str, ...], width: int) -> None:
+    """No line is wider than the terminal, and without colour there is no escape."""
+    found = run(*words, width=width)
+    assert found.code in (0, 1)
+    assert found.out.strip()
+    assert max(map(len, found.out.splitlines())) <= width
+    assert "\x1b" not in found.out
+
+
+@pytest.mark.parametrize("words", SCREENS, ids=" ".join)
+def test_a_pipe_gets_the_words_of_the_terminal(words: tuple[str, ...]) -> None:
+    """Drawn wide or piped, a screen says the same words in the same order."""
+    piped, wide = run(*words), run(*words, width=2000)
+    rules = {"-"}
+    assert [word for word in wide.out.split() if set(word) != rules] == piped.out.split()
+
+
+@pytest.mark.parametrize("words", SCREENS, ids=" ".join)
+def test_a_pipe_gets_no_escape_and_no_trailing_blanks(words: tuple[str, ...]) -> None:
+    """Piped text greps and diffs well."""
+    out = run(*words).out
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_colour_is_drawn_on_a_terminal_that_has_it() -> None:
+    """On a colour terminal the pick is marked."""
+    assert (
+        "\x1b[" in run("select", "--model", LLAMA, "--machine", "h200", width=100, colour=True).out
+    )
