@@ -50,7 +50,7 @@ class Recorder:
     """
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self.host = host
         self._entries: dict[bytes, Entry] = {}
 
     def ask(self, op: str, *args: Any) -> Any:
@@ -65,7 +65,7 @@ class Recorder:
 
     def _record(self, question: tuple[Any, ...]) -> Entry:
         try:
-            return _entry(question, self._host.ask(*question))
+            return _entry(question, self.host.ask(*question))
         except HostError as error:
             return Entry(list(question), error=(error.kind, error.detail))
 
