@@ -145,26 +145,32 @@ def _software(
 ) -> tuple[dict[str, Package], dict[str, str]]:
     """(packages, what of the toolchain goes beside the facts of the system)."""
     ledger = parts.ledger
-    try:
-        site = Site(host)
-    except HostError as error:
-        return unknown_packages(error, ledger), {}
-    no_packages: dict[str, Package] = {}
-    packages = parts.run("packages", no_packages, lambda: probe_packages(site, ledger))
-    if not packages:
-        packages = unknown_packages(HostError("failed", "the probe failed"), ledger)
-    folder = site.module("triton") if packages["triton"].status == "ok" else None
-    gpus = compatibility.visible(vendors)
-    tools = parts.run(
-        "toolchain", Toolchain(), lambda: probe_toolchain(host, ledger, folder, gpus)
+    failed = HostError("failed", "the probe failed: see the findings")
+    site, packages = parts.run("packages", None, lambda: _installed(host, ledger)) or (
+        None,
+        unknown_packages(failed, ledger),
     )
+    folder = site.module("triton") if site and packages["triton"].status == "ok" else None
+    gpus = compatibility.visible(vendors)
+    tools = parts.run("toolchain", Toolchain(), lambda: probe_toolchain(host, ledger, folder, gpus))
+    named = {"c_compiler": tools.cc, "cuda_home": tools.cuda_home}
+    beside = {name: value for name, value in named.items() if value}
+    if site is None:
+        return packages, beside
     packages = parts.run(
         "compatibility",
         packages,
         lambda: compatibility.fitted(packages, site, vendors, tools, ledger),
     )
-    named = {"c_compiler": tools.cc, "cuda_home": tools.cuda_home}
-    return packages, {name: value for name, value in named.items() if value}
+    return packages, beside
+
+
+def _installed(host: Host, ledger: Ledger) -> tuple[Site | None, dict[str, Package]]:
+    try:
+        site = Site(host)
+    except HostError as error:
+        return None, unknown_packages(error, ledger)
+    return site, probe_packages(site, ledger)
 
 
 def _name(vendors: dict[str, Vendor], cpu: Cpu) -> str:
@@ -174,5 +180,3 @@ def _name(vendors: dict[str, Vendor], cpu: Cpu) -> str:
         first = gpus[0].name or gpus[0].arch or "GPU"
         return first if len(gpus) == 1 else f"{len(gpus)} x {first}"
     return cpu.model or cpu.microarchitecture or cpu.arch or "unknown machine"
-
-

@@ -13,7 +13,7 @@ from attnctl.probe.ledger import Ledger
 from attnctl.probe.site import Site
 from attnctl.probe.toolchain import Toolchain, triton_usable
 
-# vendor -> its name, the build of torch that drives its GPUs, an index of PyTorch's with such wheels
+# vendor -> its name, the build of torch that drives its GPUs, an index with such wheels
 _TORCH = {
     "nvidia": ("NVIDIA", "cuda", "cu130"),
     "amd": ("AMD", "hip", "rocm7.0"),

@@ -73,9 +73,7 @@ def _gpus(
     for at, one in enumerate(sources):
         number, part = _place(visible, able.index(at) if at in able else None)
         gpu = merge(host, ledger, at, _with_instance(one, part))
-        gpus.append(
-            msgspec.structs.replace(gpu, visible=number is not None, logical_index=number)
-        )
+        gpus.append(msgspec.structs.replace(gpu, visible=number is not None, logical_index=number))
         if at in able and number is None:
             ledger.missing(f"nvidia.gpus.{at}.visible", visible.source, "masked", "absent")
     return tuple(gpus), bool(able)
