@@ -101,7 +101,7 @@ def _vendor(
     gpus: tuple[Gpu, ...],
     open_to_use: bool,
 ) -> Vendor:
-    status, why = ("ok", "") if open_to_use else _status(ledger, nvml, cuda, gpus)
+    status, why = _status(ledger, nvml, cuda, gpus, open_to_use)
     return Vendor(
         status=status,
         source=", ".join(n for n, a in ((NVML, nvml), (CUDA, cuda)) if works(a)) or DEVICES,
@@ -112,7 +112,11 @@ def _vendor(
     )
 
 
-def _status(ledger: Ledger, nvml: Nvml, cuda: Cuda, gpus: tuple[Gpu, ...]) -> tuple[Status, str]:
+def _status(
+    ledger: Ledger, nvml: Nvml, cuda: Cuda, gpus: tuple[Gpu, ...], open_to_use: bool
+) -> tuple[Status, str]:
+    if open_to_use:
+        return "ok", ""
     why = ledger.findings[0].found if ledger.findings else "no GPU is listed"
     kinds = {answer.kind for answer in (nvml, cuda) if isinstance(answer, HostError)}
     if "timeout" in kinds:

@@ -1,4 +1,4 @@
-"""What is wrong with the NVIDIA side of a machine, and what would help. Silent where all is well."""
+"""What is wrong with the NVIDIA side of a machine, and what would help; silent if all is well."""
 
 from __future__ import annotations
 

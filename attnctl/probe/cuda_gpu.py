@@ -63,11 +63,10 @@ def _pci_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
 
 
 def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
-    readings: list[Reading[str]] = []
-    for reading in (nvml_says(sources, "bus_id"), cuda_says(sources, "bus_id")):
-        readings.append(Reading(reading.source, bus_id(reading.value), reading.reason))
-    readings.append(Reading(DEVICES, sources.pci.bus_id if sources.pci else None))
-    return settle(ledger, f"{path}.pci_bus_id", *readings)
+    said: list[Reading[str]] = [nvml_says(sources, "bus_id"), cuda_says(sources, "bus_id")]
+    readings = [Reading(one.source, bus_id(one.value), one.reason) for one in said]
+    sysfs = Reading(DEVICES, sources.pci.bus_id if sources.pci else None)
+    return settle(ledger, f"{path}.pci_bus_id", *readings, sysfs)
 
 
 def _capability(ledger: Ledger, path: str, sources: Sources) -> tuple[int, int] | None:
