@@ -123,7 +123,7 @@ class HipAnswer(msgspec.Struct, frozen=True):
 
 
 class ZeGpu(msgspec.Struct, frozen=True):
-    """units: Xe cores; subgroup_sizes: the widths that kernels can be compiled for."""
+    """units: Xe cores. tiles: sub-devices. subgroup_sizes: the widths that kernels may have."""
 
     name: Field[str] = Field()
     uuid: Field[str] = Field()
@@ -132,6 +132,7 @@ class ZeGpu(msgspec.Struct, frozen=True):
     units: Field[Count] = Field()
     execution_units: Field[Count] = Field()
     subgroup_sizes: Field[tuple[Count, ...]] = Field()
+    tiles: Field[Count] = Field()
     integrated: Field[bool] = Field()
     memory_bytes: Field[Count] = Field()
     shared_memory_bytes: Field[Count] = Field()

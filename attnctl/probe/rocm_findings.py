@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from attnctl.findings import Finding, unknown, unmet
 from attnctl.probe.answers import AmdsmiAnswer, HipAnswer
-from attnctl.probe.host import Host, HostError, access, names_in
+from attnctl.probe.drm import DRI, node_access
+from attnctl.probe.host import Host, HostError, names_in
 from attnctl.probe.pci import PciDevice
 
 KFD_NODE = "/dev/kfd"
-DRI = "/dev/dri"
 GROUP_FIX = (
     "sudo usermod -aG render,video $USER, then log in again; in a container add: --device /dev/kfd "
     "--device /dev/dri --group-add with the number of the host's group render"
@@ -18,15 +18,6 @@ GROUP_FIX = (
 
 Hip = HipAnswer | HostError
 Amdsmi = AmdsmiAnswer | HostError
-
-
-def node_access(host: Host, path: str) -> str | None:
-    """What this process may do with a device node; None where it is not there."""
-    try:
-        return access(host, path)
-    except HostError as error:
-        # a folder that may not be entered hides its nodes
-        return None if error.kind == "absent" else ""
 
 
 def undriven(devices: tuple[PciDevice, ...]) -> list[Finding]:

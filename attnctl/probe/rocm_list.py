@@ -7,11 +7,12 @@ from typing import TypeVar
 import msgspec
 
 from attnctl.probe.answers import AmdsmiAnswer, AmdsmiGpu, HipAnswer, HipGpu
+from attnctl.probe.drm import DRI, node_access
 from attnctl.probe.host import Host, HostError, env, exists
 from attnctl.probe.kfd import Topology, topology
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.pci import AMD, PciDevice, bus_id, of_vendor
-from attnctl.probe.rocm_findings import DRI, KFD_NODE, Amdsmi, Hip, node_access, reason, works
+from attnctl.probe.rocm_findings import KFD_NODE, Amdsmi, Hip, reason, works
 from attnctl.probe.rocm_sources import AMDSMI, HIP, Sources, target_of
 from attnctl.probe.visibility import AMD_NAMES, Visible, amd_visible
 

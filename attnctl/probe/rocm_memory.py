@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from attnctl.machine import Memory
 from attnctl.probe.arch import APU_PCI_IDS, APU_TARGETS, HBM_TRANSFERS
 from attnctl.probe.host import Host
@@ -16,39 +18,26 @@ def is_apu(sources: Sources, arch: str | None, pci_id: str | None) -> bool:
 
 
 def memory_of(host: Host, ledger: Ledger, path: str, sources: Sources, apu: bool) -> Memory:
+    """Kind, total and free bytes of one GPU, die or partition."""
     usage: Reading[tuple[int, int]] = amdsmi_says(sources, "memory")
     total, used = usage.value if usage.value else (None, None)
-    vram, vram_used = Reading(AMDSMI, total, usage.reason), Reading(AMDSMI, used, usage.reason)
+    vram, in_use = Reading(AMDSMI, total, usage.reason), Reading(AMDSMI, used, usage.reason)
     if sources.bus_id is not None:
         vram = _better(number_in(host, f"{sources.folder}/mem_info_vram_total"), vram)
-        vram_used = _better(number_in(host, f"{sources.folder}/mem_info_vram_used"), vram_used)
+        in_use = _better(number_in(host, f"{sources.folder}/mem_info_vram_used"), in_use)
     if apu:
-        return _unified(host, ledger, path, vram, vram_used)
-    settled = settle(
-        ledger,
-        f"{path}.memory.total_bytes",
-        vram,
-        kfd_says(sources, "memory_bytes"),
-        hip_says(sources, "memory_bytes"),
-    )
-    ledger.note(
-        f"{path}.memory.kind",
-        kfd_says(sources, "gfx").source,
-        settled and "discrete",
-        "no source says",
-    )
+        return _unified(host, ledger, path, vram, in_use)
+    # KFD first: it counts the share of a partition where the others count the card
+    kfd: Reading[int] = kfd_says(sources, "memory_bytes")
+    where = f"{path}.memory.total_bytes"
+    settled = settle(ledger, where, kfd, vram, hip_says(sources, "memory_bytes"))
     free = None
-    if settled is not None and vram_used.value is not None:
-        free = max(settled - vram_used.value, 0)
-    return Memory(
-        kind="discrete" if settled else "unknown",
-        total_bytes=settled,
-        free_bytes=settle(
-            ledger,
-            f"{path}.memory.free_bytes",
-            Reading(vram_used.source, free, vram_used.reason),
-        ),
-    )
+    if settled is not None and in_use.value is not None:
+        free = max(settled - in_use.value, 0)
+    settle(ledger, f"{path}.memory.free_bytes", Reading(in_use.source, free, in_use.reason))
+    ledger.facts[f"{path}.memory.kind"] = ledger.facts[where]
+    kind: Literal["discrete", "unknown"] = "discrete" if settled else "unknown"
+    return Memory(kind=kind, total_bytes=settled, free_bytes=free)
 
 
 def _better(first: Reading[int], second: Reading[int]) -> Reading[int]:
@@ -56,31 +45,21 @@ def _better(first: Reading[int], second: Reading[int]) -> Reading[int]:
 
 
 def _unified(
-    host: Host, ledger: Ledger, path: str, vram: Reading[int], vram_used: Reading[int]
+    host: Host, ledger: Ledger, path: str, vram: Reading[int], in_use: Reading[int]
 ) -> Memory:
-    """An APU has the system's memory and the part of it that firmware set aside, which is no more
-    in MemTotal."""
+    """An APU has the system's memory, and what firmware set aside for it, which MemTotal lacks."""
     ledger.known(f"{path}.memory.kind", "PCI id and target of an APU")
-    set_aside, in_use = vram.value or 0, vram_used.value or 0
     total, free = system_memory(host)
-    both = f"{total.source} + {vram.source}" if set_aside else total.source
-    return Memory(
-        kind="unified",
-        total_bytes=settle(
-            ledger,
-            f"{path}.memory.total_bytes",
-            Reading(both, None if total.value is None else total.value + set_aside, total.reason),
-        ),
-        free_bytes=settle(
-            ledger,
-            f"{path}.memory.free_bytes",
-            Reading(
-                both,
-                None if free.value is None else free.value + max(set_aside - in_use, 0),
-                free.reason,
-            ),
-        ),
-    )
+    set_aside = vram.value or 0
+    unused = max(set_aside - (in_use.value or 0), 0)
+    source = f"{total.source} + {vram.source}" if set_aside else total.source
+    sums = {
+        "total_bytes": None if total.value is None else total.value + set_aside,
+        "free_bytes": None if free.value is None else free.value + unused,
+    }
+    for name, value in sums.items():
+        settle(ledger, f"{path}.memory.{name}", Reading(source, value, total.reason or free.reason))
+    return Memory(kind="unified", **sums)
 
 
 def bandwidth_of(
