@@ -146,6 +146,16 @@ class ZeAnswer(msgspec.Struct, frozen=True):
     gpus: tuple[ZeGpu, ...] = ()
 
 
+Answer = NvmlAnswer | CudaAnswer | AmdsmiAnswer | HipAnswer | ZeAnswer
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Why a library says nothing of a GPU."""
+
+    reason: str = ""
+    timed_out: bool = False
+
+
 def ask(host: Host, library: str, answer: type[A]) -> A | HostError:
     """The answer of one child, or why there is none: a value here, to be told, not raised."""
     try:
@@ -154,3 +164,20 @@ def ask(host: Host, library: str, answer: type[A]) -> A | HostError:
         return error
     except msgspec.ValidationError as error:
         return HostError("garbled", f"{library}: {error}")
+
+
+def works(answer: Answer | HostError) -> bool:
+    return not isinstance(answer, HostError) and answer.error is None
+
+
+def reason(answer: Answer | HostError) -> str:
+    """Why a library did not answer, in words; "" where it did."""
+    if isinstance(answer, HostError):
+        return answer.detail
+    return f"{answer.error.name}: {answer.error.text}" if answer.error else ""
+
+
+def silence(answer: Answer | HostError) -> Silence:
+    """Why an answer lacks some GPU."""
+    timed_out = isinstance(answer, HostError) and answer.kind == "timeout"
+    return Silence(reason(answer) or "not in its list", timed_out)

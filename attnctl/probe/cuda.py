@@ -6,15 +6,13 @@ import msgspec
 
 from attnctl.findings import Finding
 from attnctl.machine import Fact, Gpu, Status, Vendor
-from attnctl.probe.answers import CudaAnswer, NvmlAnswer, ask
+from attnctl.probe.answers import CudaAnswer, NvmlAnswer, ask, reason, works
 from attnctl.probe.cuda_findings import (
     Cuda,
     Nvml,
     gpu_findings,
     library_findings,
     no_driver,
-    reason,
-    works,
 )
 from attnctl.probe.cuda_gpu import merge
 from attnctl.probe.cuda_list import cuda_order, listed, masked, usable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.answers import CudaAnswer, NvmlAnswer
+from attnctl.probe.answers import CudaAnswer, NvmlAnswer, reason, works
 from attnctl.probe.cuda_presence import CONTROL_NODE, Presence
 from attnctl.probe.cuda_sources import in_mig_mode
 from attnctl.probe.host import HostError
@@ -93,17 +93,6 @@ def nvml_error(nvml: Nvml) -> str:
     if isinstance(nvml, HostError):
         return nvml.kind
     return nvml.error.name.removeprefix("NVMLError_") if nvml.error else ""
-
-
-def reason(answer: Nvml | Cuda) -> str:
-    """Why a library did not answer, in words; "" where it did."""
-    if isinstance(answer, HostError):
-        return answer.detail
-    return f"{answer.error.name}: {answer.error.text}" if answer.error else ""
-
-
-def works(answer: Nvml | Cuda) -> bool:
-    return not isinstance(answer, HostError) and answer.error is None
 
 
 def _undriven(device: PciDevice) -> Finding:

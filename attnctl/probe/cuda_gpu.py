@@ -6,11 +6,11 @@ from attnctl.machine import Gpu
 from attnctl.probe.arch import CORES_PER_SM, SHARED_MEMORY_BYTES
 from attnctl.probe.cuda_memory import bandwidth_of, memory_of
 from attnctl.probe.cuda_presence import PROC
-from attnctl.probe.cuda_sources import CUDA, NVML, Sources, cuda_says, nvml_says
+from attnctl.probe.cuda_sources import NVML, Sources, cuda_says, nvml_says
 from attnctl.probe.host import Host
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.pci import DEVICES, bus_id
-from attnctl.probe.readings import Reading, settle, told
+from attnctl.probe.readings import Reading, mapped, settle, told
 
 # CUDA C++ Programming Guide, "Compute Capabilities", feature support: double, half precision
 _FIRST_FP64, _FIRST_FP16 = (1, 3), (5, 3)
@@ -35,7 +35,7 @@ def merge(host: Host, ledger: Ledger, index: int, sources: Sources) -> Gpu:
             ledger,
             f"{path}.warp_size",
             cuda_says(sources, "warp_size"),
-            Reading("CUDA guide", 32, "every NVIDIA GPU so far has warps of 32", assumed=True),
+            Reading("CUDA guide", 32, note="every NVIDIA GPU has warps of 32", assumed=True),
         ),
         memory=memory,
         shared_memory_bytes=_shared_memory(ledger, path, sources, capability),
@@ -64,7 +64,7 @@ def _pci_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
 
 def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
     said: list[Reading[str]] = [nvml_says(sources, "bus_id"), cuda_says(sources, "bus_id")]
-    readings = [Reading(one.source, bus_id(one.value), one.reason) for one in said]
+    readings = [mapped(one, bus_id) for one in said]
     sysfs = Reading(DEVICES, sources.pci.bus_id if sources.pci else None)
     return settle(ledger, f"{path}.pci_bus_id", *readings, sysfs)
 
@@ -72,15 +72,8 @@ def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
 def _capability(ledger: Ledger, path: str, sources: Sources) -> tuple[int, int] | None:
     major: Reading[int] = cuda_says(sources, "capability_major")
     minor: Reading[int] = cuda_says(sources, "capability_minor")
-    both = None
-    if major.value is not None and minor.value is not None:
-        both = (major.value, minor.value)
-    return settle(
-        ledger,
-        f"{path}.capability",
-        nvml_says(sources, "capability"),
-        Reading(CUDA, both, major.reason or minor.reason),
-    )
+    pair = mapped(major, lambda first: None if minor.value is None else (first, minor.value))
+    return settle(ledger, f"{path}.capability", nvml_says(sources, "capability"), pair)
 
 
 def _arch(ledger: Ledger, path: str, capability: tuple[int, int] | None) -> str | None:
@@ -111,7 +104,8 @@ def _unit_count(
     per_unit = CORES_PER_SM.get(capability) if capability else None
     cores: Reading[int] = nvml_says(sources, "cores")
     count = cores.value // per_unit if cores.value and per_unit else None
-    derived = Reading(f"{NVML} cores / {per_unit} per SM", count, cores.reason)
+    source = f"{NVML} cores / {per_unit} per SM" if per_unit else NVML
+    derived = Reading(source, count, cores.reason, timed_out=cores.timed_out)
     return settle(ledger, f"{path}.unit_count", cuda_says(sources, "units"), derived)
 
 
@@ -123,7 +117,7 @@ def _shared_memory(
         ledger,
         f"{path}.shared_memory_bytes",
         cuda_says(sources, "shared_memory_optin_bytes"),
-        Reading("CUDA guide", known, "from the compute capability", assumed=True),
+        Reading("CUDA guide", known, note="from the compute capability", assumed=True),
         cuda_says(sources, "shared_memory_bytes"),
     )
 
@@ -132,5 +126,5 @@ def _arithmetic(
     ledger: Ledger, path: str, capability: tuple[int, int] | None, first: tuple[int, int]
 ) -> bool | None:
     supported = None if capability is None else capability >= first
-    why = "from the compute capability" if capability else "no compute capability"
-    return settle(ledger, path, Reading("CUDA guide", supported, why, assumed=True))
+    no, yes = "no compute capability is known", "from the compute capability"
+    return settle(ledger, path, Reading("CUDA guide", supported, no, yes, assumed=True))

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from attnctl.probe.answers import CudaAnswer, CudaGpu, NvmlAnswer, NvmlGpu
-from attnctl.probe.cuda_findings import Cuda, Nvml, not_in_cuda, reason, works
+from attnctl.probe.answers import (
+    CudaAnswer,
+    CudaGpu,
+    NvmlAnswer,
+    NvmlGpu,
+    reason,
+    silence,
+    works,
+)
+from attnctl.probe.cuda_findings import Cuda, Nvml, not_in_cuda
 from attnctl.probe.cuda_presence import Presence
 from attnctl.probe.cuda_sources import CUDA, Sources, bus_of, in_mig_mode, uuid_of
 from attnctl.probe.host import Host, HostError, env
@@ -106,9 +114,9 @@ def _sourced(
 ) -> Sources:
     sources = Sources(
         nvml_gpu,
-        reason(nvml),
+        silence(nvml),
         cuda_gpu,
-        reason(cuda) or ("not in its list" if cuda_gpu is None else ""),
+        silence(cuda),
         instance=nvml_gpu.mig[0] if nvml_gpu and in_mig_mode(nvml_gpu) and nvml_gpu.mig else None,
         tegra=seen.tegra and nvml_gpu is None,
     )

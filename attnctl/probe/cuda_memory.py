@@ -8,7 +8,7 @@ from attnctl.machine import Memory
 from attnctl.probe.cuda_sources import CUDA, NVML, Sources, cuda_says, nvml_says
 from attnctl.probe.host import Host
 from attnctl.probe.ledger import Ledger
-from attnctl.probe.readings import Reading, settle, system_memory, told
+from attnctl.probe.readings import Reading, mapped, settle, system_memory, told
 
 # no GPU memory is slower than 10 GB/s or, yet, faster than 50 TB/s: outside, a clock was no clock
 _LEAST_GBPS, _MOST_GBPS = 10.0, 50_000.0
@@ -40,12 +40,12 @@ def bandwidth_of(ledger: Ledger, path: str, sources: Sources, memory: Memory) ->
         ledger.missing(where, NVML, "an instance has a share of the bandwidth that is not told")
         return None
     clock: Reading[int] = cuda_says(sources, "memory_clock_khz")
-    in_mhz = None if clock.value is None else clock.value / 1000
+    in_mhz = mapped(clock, lambda khz: khz / 1000)
     return settle(
         ledger,
         where,
         _rate(NVML, nvml_says(sources, "memory_clock_mhz"), nvml_says(sources, "bus_width_bits")),
-        _rate(CUDA, Reading(CUDA, in_mhz, clock.reason), cuda_says(sources, "bus_width_bits")),
+        _rate(CUDA, in_mhz, cuda_says(sources, "bus_width_bits")),
     )
 
 
@@ -63,12 +63,12 @@ def _unified(host: Host, ledger: Ledger, path: str, integrated: Reading[int]) ->
 def _sized(
     ledger: Ledger, path: str, kind: Literal["discrete", "mig"], pair: Reading[tuple[int, int]]
 ) -> Memory:
-    total, free = pair.value if pair.value is not None else (None, None)
     ledger.known(f"{path}.memory.kind", pair.source)
-    parts = {"total_bytes": total, "free_bytes": free}
-    for name, value in parts.items():
-        settle(ledger, f"{path}.memory.{name}", Reading(pair.source, value, pair.reason))
-    return Memory(kind=kind, total_bytes=total, free_bytes=free)
+    return Memory(
+        kind=kind,
+        total_bytes=settle(ledger, f"{path}.memory.total_bytes", mapped(pair, lambda p: p[0])),
+        free_bytes=settle(ledger, f"{path}.memory.free_bytes", mapped(pair, lambda p: p[1])),
+    )
 
 
 def _total_only(
@@ -80,9 +80,8 @@ def _total_only(
 ) -> Memory:
     """Without NVML: CUDA tells the total, and what is free only inside a context."""
     kind: Literal["discrete", "unknown"] = "discrete" if integrated.value == 0 else "unknown"
-    told_kind = Reading(CUDA, kind if kind == "discrete" else None, integrated.reason)
-    settle(ledger, f"{path}.memory.kind", told_kind)
-    refused: Reading[int] = Reading(NVML, None, memory.reason)
+    settle(ledger, f"{path}.memory.kind", integrated)
+    refused = mapped(memory, lambda pair: pair[0])
     settle(ledger, f"{path}.memory.free_bytes", refused)
     total = settle(
         ledger, f"{path}.memory.total_bytes", refused, cuda_says(sources, "memory_bytes")
@@ -95,7 +94,7 @@ def _rate(library: str, clock_mhz: Reading[float], width_bits: Reading[int]) -> 
     source = f"{library} clock x bus width"
     if not clock_mhz.value or not width_bits.value:
         why = clock_mhz.reason or width_bits.reason or "no clock or no width"
-        return Reading(source, None, why)
+        return Reading(source, None, why, timed_out=clock_mhz.timed_out)
     rate = clock_mhz.value * _TRANSFERS_PER_TICK * width_bits.value / 8 / 1000
     if not _LEAST_GBPS <= rate <= _MOST_GBPS:
         return Reading(source, None, f"{rate:g} GB/s makes no sense")

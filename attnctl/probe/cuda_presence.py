@@ -79,7 +79,7 @@ def _control(host: Host) -> str | None:
 
 def _module(host: Host) -> tuple[str | None, str, str]:
     try:
-        return read(host, MODULE).strip() or None, MODULE, "empty"
+        return read(host, MODULE).strip() or None, MODULE, "empty file"
     except HostError as error:
         reason = error.detail
     try:

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from attnctl.probe.answers import CudaGpu, Field, MigInstance, NvmlGpu
+from attnctl.probe.answers import CudaGpu, Field, MigInstance, NvmlGpu, Silence
 from attnctl.probe.cuda_presence import KernelGpu
 from attnctl.probe.pci import PciDevice, bus_id
-from attnctl.probe.readings import Reading, told
+from attnctl.probe.readings import Reading, told, untold
 
 T = TypeVar("T")
 
@@ -17,15 +17,15 @@ NVML, CUDA = "NVML", "CUDA driver"
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """The parts of the answers that are about one GPU. A reason says why a part is missing.
+    """The parts of the answers that are about one GPU. A silence says why a part is missing.
 
     instance: the MIG instance in use: the masked one, or the first, which CUDA takes by itself.
     """
 
     nvml: NvmlGpu | None = None
-    nvml_reason: str = ""
+    nvml_silence: Silence = Silence()
     cuda: CudaGpu | None = None
-    cuda_reason: str = ""
+    cuda_silence: Silence = Silence()
     instance: MigInstance | None = None
     kernel: KernelGpu | None = None
     pci: PciDevice | None = None
@@ -34,12 +34,12 @@ class Sources(msgspec.Struct, frozen=True):
 
 def nvml_says(sources: Sources, name: str) -> Reading[T]:
     """One field of NVML's answer, by its name in NvmlGpu."""
-    return _said(NVML, sources.nvml, sources.nvml_reason, name)
+    return _said(NVML, sources.nvml, sources.nvml_silence, name)
 
 
 def cuda_says(sources: Sources, name: str) -> Reading[T]:
     """One field of the CUDA driver's answer, by its name in CudaGpu."""
-    return _said(CUDA, sources.cuda, sources.cuda_reason, name)
+    return _said(CUDA, sources.cuda, sources.cuda_silence, name)
 
 
 def bus_of(sources: Sources) -> str | None:
@@ -59,9 +59,9 @@ def in_mig_mode(gpu: NvmlGpu | None) -> bool:
     return gpu is not None and bool(gpu.mig_mode.value)
 
 
-def _said(source: str, gpu: NvmlGpu | CudaGpu | None, reason: str, name: str) -> Reading[T]:
+def _said(source: str, gpu: NvmlGpu | CudaGpu | None, why: Silence, name: str) -> Reading[T]:
     if gpu is None:
-        return Reading(source, None, reason)
+        return untold(source, why)
     if isinstance(gpu, NvmlGpu) and gpu.error:
         return Reading(source, None, gpu.error)
     field: Field[T] = getattr(gpu, name)

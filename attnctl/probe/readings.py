@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
 
 from attnctl.machine import Fact, Status
-from attnctl.probe.answers import Field
+from attnctl.probe.answers import Field, Silence
 from attnctl.probe.host import Host, HostError, read
 from attnctl.probe.ledger import Ledger
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 MEMINFO = "/proc/meminfo"
 # a whole number in a file of sysfs is at most this long; longer is not a number but a damaged tape
@@ -19,30 +21,54 @@ _MOST_DIGITS = 19
 
 
 class Reading(msgspec.Struct, Generic[T], frozen=True):
-    """What one source says of one fact. assumed: it follows from a table, nobody measured it."""
+    """What one source says of one fact.
+
+    reason: why it has no value. note: what to know about the value that it has.
+    assumed: the value follows from a table; nobody measured it here.
+    """
 
     source: str
     value: T | None = None
     reason: str = ""
+    note: str = ""
     assumed: bool = False
+    timed_out: bool = False
 
 
-def told(source: str, field: Field[T] | None) -> Reading[T]:
-    """A reading of a field of a child's answer; None where the child does not know this GPU."""
-    return Reading(source) if field is None else Reading(source, field.value, field.error)
+def told(source: str, field: Field[T]) -> Reading[T]:
+    """A reading of a field of a child's answer."""
+    return Reading(source, field.value, field.error)
+
+
+def untold(source: str, why: Silence) -> Reading[T]:
+    """The reading of a source that says nothing of this GPU."""
+    return Reading(source, None, why.reason, timed_out=why.timed_out)
+
+
+def mapped(reading: Reading[T], change: Callable[[T], U | None]) -> Reading[U]:
+    """The reading with another value made of its own."""
+    value = None if reading.value is None else change(reading.value)
+    return Reading(reading.source, value, reading.reason, timed_out=reading.timed_out)
 
 
 def settle(ledger: Ledger, path: str, *readings: Reading[T]) -> T | None:
-    """The first value, its fact written into the ledger; None, and every reason, without one."""
-    failures = [f"{r.source}: {r.reason}" for r in readings if r.value is None and r.reason]
+    """The first value, its fact written into the ledger; None, and every reason, without one.
+
+    The errors of the sources before the one that answered stand in the fact's reason.
+    """
+    failures: dict[str, None] = {}
     for reading in readings:
         if reading.value is not None:
-            reason = reading.reason or "; ".join(failures)
             status: Status = "assumed" if reading.assumed else "ok"
+            reason = reading.note or "; ".join(failures)
             ledger.facts[path] = Fact(status, reading.source, reason)
             return reading.value
+        if reading.reason:
+            failures[f"{reading.source}: {reading.reason}"] = None
     sources = ", ".join(dict.fromkeys(reading.source for reading in readings))
-    ledger.missing(path, sources, "; ".join(failures) or "no source says")
+    timed_out = any(reading.timed_out for reading in readings)
+    reason = "; ".join(failures) or "no source says"
+    ledger.missing(path, sources, reason, "timeout" if timed_out else "unknown")
     return None
 
 

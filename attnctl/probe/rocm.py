@@ -6,7 +6,7 @@ import msgspec
 
 from attnctl.findings import Finding, unknown
 from attnctl.machine import Fact, Gpu, Status, Vendor
-from attnctl.probe.answers import AmdsmiAnswer, HipAnswer, ask
+from attnctl.probe.answers import AmdsmiAnswer, HipAnswer, ask, reason, works
 from attnctl.probe.host import Host, HostError
 from attnctl.probe.kfd import NODES
 from attnctl.probe.ledger import Ledger
@@ -19,10 +19,8 @@ from attnctl.probe.rocm_findings import (
     amdsmi_finding,
     hip_finding,
     kfd_finding,
-    reason,
     render_findings,
     undriven,
-    works,
 )
 from attnctl.probe.rocm_gpu import merge
 from attnctl.probe.rocm_list import Seen, listed, masked, seen_on, usable
@@ -51,7 +49,7 @@ def probe_amd(
     amdsmi, hip = _ask(host, seen)
     ledger.findings += _problems(host, seen, amdsmi, hip)
     gpus, open_to_use = _gpus(host, ledger, seen, listed(seen, amdsmi, hip), hip)
-    vendor = _vendor(host, ledger, amdsmi, hip, gpus, open_to_use)
+    vendor = _vendor(host, ledger, seen, amdsmi, hip, gpus, open_to_use)
     return vendor, ledger.facts, tuple(ledger.findings)
 
 
@@ -68,14 +66,12 @@ def _ask(host: Host, seen: Seen) -> tuple[Amdsmi, Hip]:
 
 def _problems(host: Host, seen: Seen, amdsmi: Amdsmi, hip: Hip) -> list[Finding]:
     lists = isinstance(hip, HipAnswer) and bool(hip.gpus)
-    found: list[Finding | None] = []
-    if not lists:
-        found += _access_findings(host, seen)
-        if not found:
-            found.append(hip_finding(hip) or _lists_none(seen, hip))
-    used = "KFD topology" if seen.topology.gpus else HIP
-    if lists or seen.topology.gpus or isinstance(amdsmi, HostError):
-        found.append(amdsmi_finding(amdsmi, used if lists or seen.topology.gpus else "nothing"))
+    blocked = [] if lists else _access_findings(host, seen)
+    if blocked:
+        return blocked
+    found = [None if lists else hip_finding(hip) or _lists_none(seen, hip)]
+    if lists or seen.topology.gpus:
+        found.append(amdsmi_finding(amdsmi, "KFD topology" if seen.topology.gpus else HIP))
     return [finding for finding in found if finding is not None]
 
 
@@ -126,6 +122,7 @@ def _gpus(
 def _vendor(
     host: Host,
     ledger: Ledger,
+    seen: Seen,
     amdsmi: Amdsmi,
     hip: Hip,
     gpus: tuple[Gpu, ...],
@@ -134,7 +131,7 @@ def _vendor(
     status, why = _status(ledger, hip, gpus, open_to_use)
     return Vendor(
         status=status,
-        source=", ".join(dict.fromkeys(_used(ledger, gpus))) or f"{DEVICES}, {KFD_NODE}",
+        source=_source(seen, hip, amdsmi),
         reason=why,
         driver=_driver(host, ledger, amdsmi),
         runtime=_runtime(host, ledger, hip),
@@ -142,9 +139,14 @@ def _vendor(
     )
 
 
-def _used(ledger: Ledger, gpus: tuple[Gpu, ...]) -> list[str]:
-    facts = (ledger.facts.get(f"amd.gpus.{gpu.index}.arch") for gpu in gpus)
-    return [fact.source for fact in facts if fact is not None and fact.status == "ok"]
+def _source(seen: Seen, hip: Hip, amdsmi: Amdsmi) -> str:
+    """Every source that described a GPU."""
+    told = {
+        NODES: bool(seen.topology.gpus),
+        HIP: isinstance(hip, HipAnswer) and bool(hip.gpus),
+        AMDSMI: isinstance(amdsmi, AmdsmiAnswer) and bool(amdsmi.gpus),
+    }
+    return ", ".join(name for name, spoke in told.items() if spoke) or f"{DEVICES}, {KFD_NODE}"
 
 
 def _status(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.answers import AmdsmiAnswer, HipAnswer
+from attnctl.probe.answers import AmdsmiAnswer, HipAnswer, reason, works
 from attnctl.probe.drm import DRI, node_access
 from attnctl.probe.host import Host, HostError, names_in
 from attnctl.probe.pci import PciDevice
@@ -119,17 +119,6 @@ def hip_finding(hip: Hip) -> Finding | None:
         "HIP",
         "compare the ROCm of libamdhip64 with the GPU and the kernel driver: rocminfo says why",
     )
-
-
-def reason(answer: Hip | Amdsmi) -> str:
-    """Why a library did not answer, in words; "" where it did."""
-    if isinstance(answer, HostError):
-        return answer.detail
-    return f"{answer.error.name}: {answer.error.text}" if answer.error else ""
-
-
-def works(answer: Hip | Amdsmi) -> bool:
-    return not isinstance(answer, HostError) and answer.error is None
 
 
 def _render_nodes(host: Host, minors: tuple[int, ...]) -> list[str]:

@@ -7,10 +7,9 @@ from attnctl.probe.arch import counts_work_group_processors
 from attnctl.probe.host import Host
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.pci import bus_id
-from attnctl.probe.readings import Reading, settle, text_in
+from attnctl.probe.readings import Reading, mapped, settle, text_in
 from attnctl.probe.rocm_memory import bandwidth_of, is_apu, memory_of
 from attnctl.probe.rocm_sources import (
-    AMDSMI,
     HIP,
     Sources,
     amdsmi_says,
@@ -64,20 +63,21 @@ def _arch(ledger: Ledger, path: str, sources: Sources) -> str | None:
         ledger,
         f"{path}.arch",
         kfd_says(sources, "gfx"),
-        Reading(AMDSMI, plain(amdsmi.value), amdsmi.reason),
-        Reading(HIP, plain(hip.value), hip.reason),
+        mapped(amdsmi, plain),
+        mapped(hip, plain),
     )
 
 
 def _features(ledger: Ledger, path: str, sources: Sources) -> tuple[str, ...]:
     """Target features as HIP writes them ("sramecc+", "xnack-"); KFD knows the first alone."""
     hip: Reading[str] = hip_says(sources, "gfx")
-    named = tuple(hip.value.split(":")[1:]) if hip.value else None
+    named = mapped(hip, lambda gfx: tuple(gfx.split(":")[1:]))
+    only = "of the features, KFD tells sramecc alone"
     ecc: tuple[str, ...] | None = None
     if sources.kfd is not None and sources.kfd.sram_ecc:
         ecc = ("sramecc+",)
-    kfd = Reading(kfd_says(sources, "gfx").source, ecc, "of the features, KFD tells sramecc alone")
-    return settle(ledger, f"{path}.features", Reading(HIP, named, hip.reason), kfd) or ()
+    kfd = Reading(kfd_says(sources, "gfx").source, ecc, only, only)
+    return settle(ledger, f"{path}.features", named, kfd) or ()
 
 
 def _name(host: Host, ledger: Ledger, path: str, sources: Sources) -> str | None:
@@ -90,7 +90,7 @@ def _name(host: Host, ledger: Ledger, path: str, sources: Sources) -> str | None
 
 def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
     said: list[Reading[str]] = [amdsmi_says(sources, "bus_id"), hip_says(sources, "bus_id")]
-    readings = [Reading(one.source, bus_id(one.value), one.reason) for one in said]
+    readings = [mapped(one, bus_id) for one in said]
     kfd: Reading[str] = kfd_says(sources, "bus_id")
     return settle(ledger, f"{path}.pci_bus_id", kfd, *readings, sysfs_says(sources, "bus_id"))
 
@@ -98,8 +98,8 @@ def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
 def _unit_count(ledger: Ledger, path: str, sources: Sources, arch: str | None) -> int | None:
     hip: Reading[int] = hip_says(sources, "multiprocessors")
     if hip.value is not None and arch and counts_work_group_processors(arch):
-        why = "HIP counts pairs of compute units on RDNA: doubled"
-        hip = Reading(HIP, hip.value * 2, why)
+        note = "doubled: on RDNA, HIP counts pairs of compute units"
+        hip = Reading(HIP, hip.value * 2, note=note)
     return settle(
         ledger,
         f"{path}.unit_count",
@@ -110,6 +110,6 @@ def _unit_count(ledger: Ledger, path: str, sources: Sources, arch: str | None) -
 
 
 def _arithmetic(ledger: Ledger, path: str, arch: str | None) -> bool | None:
-    why = "every target that ROCm compiles for has it" if arch else "no target is known"
-    known = Reading("AMD ISA guides", True if arch else None, why, assumed=True)
+    no, yes = "no target is known", "every target that ROCm compiles for has it"
+    known = Reading("AMD ISA guides", True if arch else None, no, yes, assumed=True)
     return settle(ledger, path, known)

@@ -6,13 +6,22 @@ from typing import TypeVar
 
 import msgspec
 
-from attnctl.probe.answers import AmdsmiAnswer, AmdsmiGpu, HipAnswer, HipGpu
+from attnctl.probe.answers import (
+    AmdsmiAnswer,
+    AmdsmiGpu,
+    HipAnswer,
+    HipGpu,
+    Silence,
+    reason,
+    silence,
+    works,
+)
 from attnctl.probe.drm import DRI, node_access
 from attnctl.probe.host import Host, HostError, env, exists
 from attnctl.probe.kfd import Topology, topology
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.pci import AMD, PciDevice, bus_id, of_vendor
-from attnctl.probe.rocm_findings import KFD_NODE, Amdsmi, Hip, reason, works
+from attnctl.probe.rocm_findings import KFD_NODE, Amdsmi, Hip
 from attnctl.probe.rocm_sources import AMDSMI, HIP, Sources, target_of
 from attnctl.probe.visibility import AMD_NAMES, Visible, amd_visible
 
@@ -58,11 +67,11 @@ def listed(seen: Seen, amdsmi: Amdsmi, hip: Hip) -> list[Sources]:
         entries.append(
             Sources(
                 kfd=seen.topology.gpus[at] if seen.topology.gpus else None,
-                kfd_reason=seen.topology.reason or "no GPU in it",
+                kfd_silence=Silence(seen.topology.reason or "no GPU in it"),
                 amdsmi=_nth_at(smi_gpus, bus, nth),
-                amdsmi_reason=reason(amdsmi) or "not in its list",
+                amdsmi_silence=silence(amdsmi),
                 hip=_nth_at(hip_gpus, bus, nth),
-                hip_reason=reason(hip) or "not in its list",
+                hip_silence=silence(hip),
                 pci=next((device for device in seen.devices if device.bus_id == bus), None),
             )
         )

@@ -8,7 +8,7 @@ from attnctl.machine import Memory
 from attnctl.probe.arch import APU_PCI_IDS, APU_TARGETS, HBM_TRANSFERS
 from attnctl.probe.host import Host
 from attnctl.probe.ledger import Ledger
-from attnctl.probe.readings import Reading, number_in, settle, system_memory
+from attnctl.probe.readings import Reading, mapped, number_in, settle, system_memory, untold
 from attnctl.probe.rocm_sources import AMDSMI, Sources, amdsmi_says, hip_says, kfd_says
 
 
@@ -20,8 +20,7 @@ def is_apu(sources: Sources, arch: str | None, pci_id: str | None) -> bool:
 def memory_of(host: Host, ledger: Ledger, path: str, sources: Sources, apu: bool) -> Memory:
     """Kind, total and free bytes of one GPU, die or partition."""
     usage: Reading[tuple[int, int]] = amdsmi_says(sources, "memory")
-    total, used = usage.value if usage.value else (None, None)
-    vram, in_use = Reading(AMDSMI, total, usage.reason), Reading(AMDSMI, used, usage.reason)
+    vram, in_use = mapped(usage, lambda pair: pair[0]), mapped(usage, lambda pair: pair[1])
     if sources.bus_id is not None:
         vram = _better(number_in(host, f"{sources.folder}/mem_info_vram_total"), vram)
         in_use = _better(number_in(host, f"{sources.folder}/mem_info_vram_used"), in_use)
@@ -66,16 +65,22 @@ def bandwidth_of(
     ledger: Ledger, path: str, sources: Sources, arch: str | None, memory: Memory
 ) -> float | None:
     where = f"{path}.bandwidth_gbps"
-    named: Reading[int] = amdsmi_says(sources, "bandwidth_gbps")
-    amdsmi = Reading(AMDSMI, float(named.value) if named.value else None, named.reason)
     if memory.kind == "unified":
         ledger.missing(where, AMDSMI, "the memory is the processor's: its clock is not told here")
         return None
-    kfd = sources.kfd
+    named: Reading[int] = amdsmi_says(sources, "bandwidth_gbps")
+    # amdsmi writes 0 where it does not know
+    amdsmi = mapped(named, lambda rate: float(rate) or None)
+    return settle(ledger, where, amdsmi, _by_clock(sources, arch))
+
+
+def _by_clock(sources: Sources, arch: str | None) -> Reading[float]:
+    """What KFD's clock and bus width give; known for HBM alone."""
     source = f"{kfd_says(sources, 'gfx').source} clock x bus width"
-    transfers = HBM_TRANSFERS.get(arch or "")
-    if kfd is None or not transfers or not kfd.memory_clock_mhz or not kfd.memory_width_bits:
-        why = "the transfers per tick are known for HBM alone" if kfd else sources.kfd_reason
-        return settle(ledger, where, amdsmi, Reading(source, None, why))
+    kfd, transfers = sources.kfd, HBM_TRANSFERS.get(arch or "")
+    if kfd is None:
+        return untold(source, sources.kfd_silence)
+    if not transfers or not kfd.memory_clock_mhz or not kfd.memory_width_bits:
+        return Reading(source, None, "transfers per tick are known for HBM alone")
     rate = kfd.memory_clock_mhz * transfers * kfd.memory_width_bits / 8 / 1000
-    return settle(ledger, where, amdsmi, Reading(source, round(rate, 1)))
+    return Reading(source, round(rate, 1))

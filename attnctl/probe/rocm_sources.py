@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 
-from attnctl.probe.answers import AmdsmiGpu, Field, HipGpu
+from attnctl.probe.answers import AmdsmiGpu, Field, HipGpu, Silence
 from attnctl.probe.kfd import KfdGpu
 from attnctl.probe.pci import DEVICES, PciDevice, bus_id
-from attnctl.probe.readings import Reading, told
+from attnctl.probe.readings import Reading, told, untold
 
 T = TypeVar("T")
 
@@ -17,14 +17,14 @@ AMDSMI, HIP = "amdsmi", "HIP"
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """The parts of the answers that are about one GPU. A reason says why a part is missing."""
+    """The parts of the answers that are about one GPU. A silence says why a part is missing."""
 
     kfd: KfdGpu | None = None
-    kfd_reason: str = ""
+    kfd_silence: Silence = Silence()
     amdsmi: AmdsmiGpu | None = None
-    amdsmi_reason: str = ""
+    amdsmi_silence: Silence = Silence()
     hip: HipGpu | None = None
-    hip_reason: str = ""
+    hip_silence: Silence = Silence()
     pci: PciDevice | None = None
 
     @property
@@ -56,7 +56,7 @@ def plain(gfx: str | None) -> str | None:
 
 def kfd_says(sources: Sources, name: str) -> Reading[T]:
     if sources.kfd is None:
-        return Reading("KFD topology", None, sources.kfd_reason)
+        return untold("KFD topology", sources.kfd_silence)
     value: T | None = getattr(sources.kfd, name)
     return Reading(sources.kfd.source, value)
 
@@ -68,13 +68,13 @@ def sysfs_says(sources: Sources, name: str) -> Reading[T]:
 
 def amdsmi_says(sources: Sources, name: str) -> Reading[T]:
     if sources.amdsmi is None:
-        return Reading(AMDSMI, None, sources.amdsmi_reason)
+        return untold(AMDSMI, sources.amdsmi_silence)
     field: Field[T] = getattr(sources.amdsmi, name)
     return told(AMDSMI, field)
 
 
 def hip_says(sources: Sources, name: str) -> Reading[T]:
     if sources.hip is None:
-        return Reading(HIP, None, sources.hip_reason)
+        return untold(HIP, sources.hip_silence)
     field: Field[T] = getattr(sources.hip, name)
     return told(HIP, field)

@@ -6,7 +6,7 @@ import msgspec
 
 from attnctl.findings import Finding
 from attnctl.machine import Fact, Gpu, Status, Vendor
-from attnctl.probe.answers import ZeAnswer, ZeGpu, ask
+from attnctl.probe.answers import ZeAnswer, ZeGpu, ask, reason, silence, works
 from attnctl.probe.drm import render_node
 from attnctl.probe.host import Host, HostError, env, exists
 from attnctl.probe.ledger import Ledger
@@ -19,9 +19,7 @@ from attnctl.probe.xpu_findings import (
     Ze,
     device_finding,
     level_zero_finding,
-    reason,
     unlisted,
-    works,
 )
 from attnctl.probe.xpu_gpu import Sources, merge
 
@@ -104,9 +102,9 @@ def _joined(sources: list[Sources], ze: Ze) -> list[Sources]:
         if partner is not None:
             used.add(id(partner))
         joined.append(msgspec.structs.replace(partner or Sources(), ze=gpu))
-    why = reason(ze) or "not in its list"
+    why = silence(ze)
     rest = [one for one in sources if id(one) not in used]
-    return joined + [msgspec.structs.replace(one, ze_reason=why) for one in rest]
+    return joined + [msgspec.structs.replace(one, ze_silence=why) for one in rest]
 
 
 def _partner(gpu: ZeGpu, sources: list[Sources]) -> Sources | None:
@@ -147,7 +145,7 @@ def _hidden(sources: Sources) -> str:
         return "masked"
     if sources.generation is not None and not sources.generation.compute:
         return "PyTorch's XPU build does not support this generation"
-    return sources.ze_reason
+    return sources.ze_silence.reason
 
 
 def _masked(host: Host, able: list[Sources]) -> Visible:

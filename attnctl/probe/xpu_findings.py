@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.answers import ZeAnswer
+from attnctl.probe.answers import ZeAnswer, reason, works
 from attnctl.probe.drm import RenderNode
 from attnctl.probe.host import HostError
 from attnctl.probe.pci import PciDevice
@@ -66,17 +66,6 @@ def unlisted(device: PciDevice) -> Finding:
         LEVEL_ZERO,
         "update intel-compute-runtime (libze-intel-gpu1) to a release that knows this GPU",
     )
-
-
-def reason(ze: Ze) -> str:
-    """Why Level Zero did not answer, in words; "" where it did."""
-    if isinstance(ze, HostError):
-        return ze.detail
-    return f"{ze.error.name}: {ze.error.text}" if ze.error else ""
-
-
-def works(ze: Ze) -> bool:
-    return not isinstance(ze, HostError) and ze.error is None
 
 
 def _undriven(device: PciDevice, what: str) -> Finding:

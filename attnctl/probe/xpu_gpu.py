@@ -7,12 +7,12 @@ from typing import Literal, TypeVar
 import msgspec
 
 from attnctl.machine import Gpu, Memory
-from attnctl.probe.answers import Field, ZeGpu
+from attnctl.probe.answers import Field, Silence, ZeGpu
 from attnctl.probe.drm import RenderNode
 from attnctl.probe.host import Host, HostError, names_in
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.pci import DEVICES, PciDevice, bus_id
-from attnctl.probe.readings import Reading, number_in, settle, system_memory, told
+from attnctl.probe.readings import Reading, mapped, number_in, settle, system_memory, told, untold
 from attnctl.probe.xe_generation import Generation, generation_of
 from attnctl.probe.xpu_findings import LEVEL_ZERO
 
@@ -22,10 +22,10 @@ TABLE = "PCI id table"
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """The parts of the answers that are about one GPU. A reason says why a part is missing."""
+    """The parts of the answers that are about one GPU. A silence says why a part is missing."""
 
     ze: ZeGpu | None = None
-    ze_reason: str = ""
+    ze_silence: Silence = Silence()
     pci: PciDevice | None = None
     node: RenderNode = RenderNode()
 
@@ -68,7 +68,7 @@ def merge(host: Host, ledger: Ledger, index: int, sources: Sources) -> Gpu:
 
 def _ze(sources: Sources, name: str) -> Reading[T]:
     if sources.ze is None:
-        return Reading(LEVEL_ZERO, None, sources.ze_reason)
+        return untold(LEVEL_ZERO, sources.ze_silence)
     field: Field[T] = getattr(sources.ze, name)
     return told(LEVEL_ZERO, field)
 
@@ -83,7 +83,7 @@ def _generation(sources: Sources, name: str, assumed: bool = True) -> Reading[T]
     if sources.generation is None:
         return Reading(TABLE, None, f"{sources.pci_id} is not in it")
     value: T = getattr(sources.generation, name)
-    return Reading(TABLE, value, "from the generation" if assumed else "", assumed)
+    return Reading(TABLE, value, note="from the generation" if assumed else "", assumed=assumed)
 
 
 def _features(ledger: Ledger, path: str, sources: Sources) -> tuple[str, ...]:
@@ -99,8 +99,7 @@ def _pci_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
 
 def _bus_id(ledger: Ledger, path: str, sources: Sources) -> str | None:
     ze: Reading[str] = _ze(sources, "bus_id")
-    named = Reading(ze.source, bus_id(ze.value), ze.reason)
-    return settle(ledger, f"{path}.pci_bus_id", named, _sysfs(sources, "bus_id"))
+    return settle(ledger, f"{path}.pci_bus_id", mapped(ze, bus_id), _sysfs(sources, "bus_id"))
 
 
 def _note_subgroups(ledger: Ledger, path: str, sources: Sources) -> None:

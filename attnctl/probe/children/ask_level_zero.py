@@ -139,7 +139,7 @@ def _gpu(ze: ctypes.CDLL, device: c_void_p) -> dict[str, Any] | None:
     subslices = about.slices * about.subslices_per_slice
     return {
         "name": {"value": text(about.name)},
-        "uuid": {"value": bytes(about.uuid).hex()},
+        "uuid": {"value": _dashed(bytes(about.uuid).hex())},
         "bus_id": field(lambda: _bus_id(ze, device)),
         "pci_id": {"value": f"{about.vendor_id:04x}:{about.device_id:04x}"},
         "units": {"value": subslices},
@@ -152,6 +152,11 @@ def _gpu(ze: ctypes.CDLL, device: c_void_p) -> dict[str, Any] | None:
         "fp16": field(lambda: bool(_module(ze, device).flags & FP16)),
         "fp64": field(lambda: bool(_module(ze, device).flags & FP64)),
     }
+
+
+def _dashed(digits: str) -> str:
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(parts)
 
 
 def _compute(ze: ctypes.CDLL, device: c_void_p) -> Any:
