@@ -29,8 +29,8 @@ BLACKWELL = 100
 
 
 class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
-    """cc: path of the C compiler that Triton would take, None for none. python_headers: whether
-    Python.h is there, None where nobody could look. ptxas: version "12.8" of the assembler that
+    """cc: path of the C compiler that Triton would take, "" for none. python_headers: whether
+    Python.h is there. Both are None where nobody could look. ptxas: version "12.8" of the assembler that
     Triton would take, at ptxas_path; None where not asked. ptxas_variable: what points it
     elsewhere. cache_warm: whether Triton has compiled something here before.
     """
@@ -50,9 +50,7 @@ def probe_toolchain(
 ) -> Toolchain:
     """The tools as Triton would find them. triton: the folder of the package, None if absent."""
     tools = Toolchain(
-        cc=ledger.take(
-            "os.c_compiler", "variable CC, then gcc and clang on PATH", lambda: _cc(host)
-        ),
+        cc=_cc(host, ledger),
         python_headers=_headers(host, ledger),
         cuda_home=ledger.take(
             "os.cuda_home", "CUDA_HOME, CUDA_PATH, /usr/local/cuda", lambda: _cuda_home(host)
@@ -86,7 +84,7 @@ def _launcher_findings(tools: Toolchain) -> tuple[Finding, ...]:
     missing = [
         name
         for name, absent in (
-            ("C compiler", tools.cc is None),
+            ("C compiler", tools.cc == ""),
             ("Python.h", tools.python_headers is False),
         )
         if absent
@@ -127,16 +125,35 @@ def _version(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1])
 
 
-def _cc(host: Host) -> str | None:
+def _cc(host: Host, ledger: Ledger) -> str | None:
     """Triton's own order: the variable, gcc, clang; plain `cc` is not looked for."""
-    named = env(host, "CC")
-    for name in (named,) if named else ("gcc", "clang"):
-        try:
-            return str(host.ask("which", name))
-        except HostError as error:
-            if error.kind != "absent":
-                raise
-    raise HostError("absent", f"{named or 'neither gcc nor clang'} is on PATH")
+    path, source = "os.c_compiler", "variable CC, then gcc and clang on PATH"
+    try:
+        named = env(host, "CC")
+        found = next(filter(None, (_which(host, name) for name in _candidates(named))), "")
+    except HostError as error:
+        ledger.failed(path, source, error)
+        return None
+    ledger.note(path, source, found or None, f"no {named or 'gcc or clang'} on PATH")
+    return found
+
+
+def _candidates(named: str | None) -> tuple[str, ...]:
+    # the variable may carry options: CC="ccache gcc"
+    return (named.split()[0],) if named and named.split() else ("gcc", "clang")
+
+
+def _which(host: Host, name: str) -> str:
+    """The path of a program, "" where it is not on PATH."""
+    try:
+        found = host.ask("which", name)
+    except HostError as error:
+        if error.kind == "absent":
+            return ""
+        raise
+    if not isinstance(found, str):
+        raise HostError("garbled", f"which {name}: not a path")
+    return found
 
 
 def _headers(host: Host, ledger: Ledger) -> bool | None:
