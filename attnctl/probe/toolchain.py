@@ -29,10 +29,12 @@ BLACKWELL = 100
 
 
 class Toolchain(msgspec.Struct, frozen=True, kw_only=True):
-    """cc: path of the C compiler that Triton would take, "" for none. python_headers: whether
-    Python.h is there. Both are None where nobody could look. ptxas: version "12.8" of the assembler that
-    Triton would take, at ptxas_path; None where not asked. ptxas_variable: what points it
-    elsewhere. cache_warm: whether Triton has compiled something here before.
+    """The tools that Triton would take.
+
+    cc: path of the C compiler, "" for none. python_headers: whether Python.h is there. Both are
+    None where nobody could look. ptxas: version ("12.8") of the assembler at ptxas_path, None
+    where not asked. ptxas_variable: what points Triton elsewhere. cache_warm: whether Triton has
+    compiled something here before.
     """
 
     cc: str | None = None
@@ -130,17 +132,13 @@ def _cc(host: Host, ledger: Ledger) -> str | None:
     path, source = "os.c_compiler", "variable CC, then gcc and clang on PATH"
     try:
         named = env(host, "CC")
-        found = next(filter(None, (_which(host, name) for name in _candidates(named))), "")
+        candidates = (named,) if named else ("gcc", "clang")
+        found = next(filter(None, (_which(host, name) for name in candidates)), "")
     except HostError as error:
         ledger.failed(path, source, error)
         return None
     ledger.note(path, source, found or None, f"no {named or 'gcc or clang'} on PATH")
     return found
-
-
-def _candidates(named: str | None) -> tuple[str, ...]:
-    # the variable may carry options: CC="ccache gcc"
-    return (named.split()[0],) if named and named.split() else ("gcc", "clang")
 
 
 def _which(host: Host, name: str) -> str:
