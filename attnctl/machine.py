@@ -135,7 +135,10 @@ class Package(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that selection may know of a machine."""
+    """Everything that selection may know of a machine.
+
+    timings_ms: how long each part of a live probe took; empty for files and replays.
+    """
 
     schema: str = SCHEMA
     name: str
@@ -150,6 +153,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     usual_packages: dict[str, str] = {}
     facts: dict[str, Fact] = {}
     findings: tuple[Finding, ...] = ()
+    timings_ms: dict[str, float] = {}
 
     @property
     def platform(self) -> Platform:

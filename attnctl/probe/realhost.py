@@ -66,6 +66,20 @@ class RealHost:
         found = os.stat(path)  # noqa: PTH116
         return {"mode": found.st_mode & 0o7777, "uid": found.st_uid, "gid": found.st_gid}
 
+    def _which(self, name: str) -> str:
+        """The path of a program: as given, or the first of that name on PATH."""
+        folders = [""] if "/" in name else os.environ.get("PATH", os.defpath).split(os.pathsep)
+        for folder in folders:
+            path = f"{folder}/{name}" if folder else name
+            if os.access(path, os.X_OK) and not os.path.isdir(path):  # noqa: PTH112
+                return _clean(path)
+        raise HostError("absent", f"{name} is not on PATH")
+
+    def _filled(self, path: str) -> bool:
+        """Whether a folder has anything in it; what that is stays unasked."""
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+
     def _env(self, name: str) -> str | None:
         value = os.environ.get(name)
         return None if value is None else _clean(value)
@@ -94,7 +108,13 @@ class RealHost:
         }
 
     def _site_dirs(self) -> list[str]:
-        return [_clean(path) for path in dict.fromkeys(sys.path) if path]
+        # the standard library holds no packages; the first entry may be the current folder
+        own = {os.path.dirname(os.__file__), os.getcwd()}  # noqa: PTH109, PTH120
+        return [
+            _clean(path)
+            for path in dict.fromkeys(sys.path)
+            if path and path not in own and not path.endswith((".zip", "/lib-dynload"))
+        ]
 
     def _auxv(self) -> dict[str, int]:
         with open("/proc/self/auxv", "rb") as file:  # noqa: PTH123

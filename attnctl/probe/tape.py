@@ -50,7 +50,7 @@ class Recorder:
     """
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self.host = host
         self._entries: dict[bytes, Entry] = {}
 
     def ask(self, op: str, *args: Any) -> Any:
@@ -65,7 +65,7 @@ class Recorder:
 
     def _record(self, question: tuple[Any, ...]) -> Entry:
         try:
-            return _entry(question, self._host.ask(*question))
+            return _entry(question, self.host.ask(*question))
         except HostError as error:
             return Entry(list(question), error=(error.kind, error.detail))
 
@@ -110,8 +110,12 @@ def tape_of(answers: Mapping[tuple[Any, ...], Any], default: tuple[str, str] | N
 
 
 def write_tape(tape: Tape) -> bytes:
-    """The tape as JSON for people: indented, texts line by line."""
-    return msgspec.json.format(msgspec.json.encode(tape), indent=1) + b"\n"
+    """The tape as JSON for people: one entry a line, and each line of a text on its own."""
+    encode = msgspec.json.encode
+    head = f'{{"schema": {encode(tape.schema).decode()}, "entries": ['
+    entries = ",\n".join(map(_written, tape.entries))
+    default = "" if tape.default is None else f', "default": {encode(tape.default).decode()}'
+    return f"{head}\n{entries}\n]{default}}}\n".encode()
 
 
 def read_tape(data: bytes, name: str = "tape") -> Tape:
@@ -134,6 +138,14 @@ def _entry(question: tuple[Any, ...], answer: Any) -> Entry:
     if isinstance(answer, str) and "\n" in answer:
         return Entry(list(question), lines=answer.split("\n"))
     return Entry(list(question), ok=answer)
+
+
+def _written(entry: Entry) -> str:
+    if not entry.lines:
+        return msgspec.json.encode(entry).decode()
+    ask = msgspec.json.encode(entry.ask).decode()
+    lines = ",\n ".join(msgspec.json.encode(line).decode() for line in entry.lines)
+    return f'{{"ask":{ask},"lines":[\n {lines}]}}'
 
 
 def _key(question: Any) -> bytes:
