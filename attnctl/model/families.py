@@ -83,6 +83,8 @@ def reader_of(config: Config) -> Reader:
     """The function that reads this config."""
     types = (config.root.model_type, *(keys.model_type for keys in config.chain[1:]))
     home = next((h for t in types if (h := home_of(t)) is not None), GENERIC)
+    if home == GENERIC and config.root.has("ssm_cfg"):
+        home = "mamba:original"
     if home == GENERIC:
         from attnctl.model.encoder_types import generic_home
 
