@@ -87,7 +87,7 @@ def attention_of(text: Keys) -> LayerGroup:
         softcap=cap.value if cap else None,
         alibi=has_alibi(text),
         sinks=text.is_true("has_sink"),
-        notes=scale_notes(text, size.value),
+        notes={**scale_notes(text, size.value), **dual_chunk_notes(text)},
         sources=sources(head_size=size, num_heads=heads, num_kv_heads=kv_heads, softcap=cap),
     )
 
@@ -163,6 +163,15 @@ def scale_notes(text: Keys, head_size: int) -> dict[str, Any]:
         return {}
     whole = int(scalar.value)
     return {"scale_from": whole if whole == scalar.value else scalar.value}
+
+
+def dual_chunk_notes(text: Keys) -> dict[str, Any]:
+    """Dual-chunk attention: another way to attend, while the KV cache stays whole."""
+    section = text.sub("dual_chunk_attention_config")
+    if section is None:
+        return {}
+    given = {name: section.count(name) for name in ("chunk_size", "local_size")}
+    return {"dual_chunk": {name: v.value for name, v in given.items() if v is not None}}
 
 
 def max_position_of(text: Keys) -> Value[int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,13 +44,21 @@ def load(source: Source, stdin: BinaryIO | None = None) -> Document:
     if source == "-":
         return _of_bytes((stdin or sys.stdin.buffer).read(SIZE_LIMIT + 1), "standard input", "-")
     path = Path(source)
-    file = path / CONFIG if path.is_dir() else path
+    file = path / CONFIG if _is(path.is_dir) else path
     document = _of_bytes(_bytes_of(file, path), str(file), str(path))
     beside = file.parent / SIDECAR
-    if document.sidecar is not None or not beside.is_file():
+    if document.sidecar is not None or not _is(beside.is_file):
         return document
     side = _of_bytes(_bytes_of(beside, beside), str(beside), str(beside))
     return msgspec.structs.replace(document, sidecar=side.data)
+
+
+def _is(question: Callable[[], bool]) -> bool:
+    """The answer of the file system; no where it may not be asked (opening will say why)."""
+    try:
+        return question()
+    except OSError:
+        return False
 
 
 def _bytes_of(file: Path, asked: Path) -> bytes:
@@ -78,6 +87,16 @@ def _of_bytes(raw: bytes, file: str, path: str) -> Document:
         raise InputError(
             f"{file} is not UTF-8 text (byte {problem.start}); is it a config.json?"
         ) from None
+    data, repeated = _parsed(text, file)
+    if not isinstance(data, dict):
+        raise InputError(f"{file} holds no JSON object; a config.json is one")
+    notes = tuple(f"{name} is given more than once: the last one counts" for name in repeated)
+    sidecar = data.pop(SIDECAR_KEY, None)
+    return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)
+
+
+def _parsed(text: str, file: str) -> tuple[object, list[str]]:
+    """The JSON value and the names that some object gives more than once."""
     repeated: list[str] = []
 
     def one_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -89,6 +108,9 @@ def _of_bytes(raw: bytes, file: str, path: str) -> Document:
 
     try:
         data = json.loads(text, object_pairs_hook=one_object)
+        if "\\ud" in text.lower():  # an escape may be half a character, which no output can hold
+            whole = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+            data = json.loads(whole)
     except RecursionError:
         raise InputError(f"{file} is nested too deeply to be a config.json") from None
     except json.JSONDecodeError as problem:
@@ -96,8 +118,4 @@ def _of_bytes(raw: bytes, file: str, path: str) -> Document:
         raise InputError(f"{file} is not JSON: {problem.msg} at {where}") from None
     except ValueError as problem:  # a whole number of more digits than Python converts
         raise InputError(f"{file} holds a number that cannot be read: {problem}") from None
-    if not isinstance(data, dict):
-        raise InputError(f"{file} holds no JSON object; a config.json is one")
-    notes = tuple(f"{name} is given more than once: the last one counts" for name in repeated)
-    sidecar = data.pop(SIDECAR_KEY, None)
-    return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)
+    return data, repeated

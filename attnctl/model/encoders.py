@@ -1,4 +1,4 @@
-"""Encoders and encoder-decoders: bidirectional self-attention, and attention over encoder states."""
+"""Encoders and encoder-decoders: bidirectional self-attention, and cross-attention."""
 
 from __future__ import annotations
 
@@ -53,6 +53,5 @@ def _stack(text: Keys, layers: tuple[str, ...], stack: Any) -> LayerGroup:
         num_heads=heads.value,
         num_kv_heads=heads.value,
         alibi=has_alibi(text),
-        notes={"has_decoder": True} if stack == "encoder" else {},
         sources=sources(layers=depth, num_heads=heads, num_kv_heads=heads, head_size=size),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from attnctl.model import decoder
 from attnctl.model.attention import (
     KV_HEADS,
@@ -26,6 +24,9 @@ def falcon(config: Config) -> tuple[LayerGroup, ...]:
         kv_heads = _stated(text)
     elif _shares_one(text):
         kv_heads = Value(1, "multi_query")
+        stated = next((text.at(name) for name in KV_HEADS if text.data.get(name)), None)
+        if stated is not None:
+            text.note(f"{stated} does not count: multi_query leaves one KV head")
     else:
         kv_heads = _stated(text)
     return _read(text, kv_heads)
@@ -55,4 +56,4 @@ def _read(text: Keys, kv_heads: Value[int]) -> tuple[LayerGroup, ...]:
     layer = with_heads(attention_of(plain), kv_heads=kv_heads)
     depth = depth_of(text)
     names = Value(["full"] * depth.value, depth.source)
-    return decoder.build(plain, names, PLAIN, msgspec.structs.replace(layer))
+    return decoder.build(plain, names, PLAIN, layer)

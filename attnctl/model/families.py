@@ -37,7 +37,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "gemma4_text",
         "gemma4_unified_text",
         "diffusion_gemma_text",
-        "embedding_gemma2_text",
     ),
     "gpt_neo:read": ("gpt_neo",),
     "hunyuan:read": ("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe"),
@@ -66,6 +65,17 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 
+# types whose files are plain decoders and that only the model repositories define
+PLAIN_TYPES = frozenset(
+    (
+        "InternLM", "Yi", "aquila", "arctic", "bailing_moe", "bailing_moe_v2", "chatglm",
+        "codeshell", "deci", "deepseek", "deepseek_vl_v2", "grok-1", "internlm", "internlm2",
+        "internlm3", "jais", "kimi_k2", "minicpm", "openelm", "orion", "pangu", "phi-msft",
+        "plamo", "qwen", "skywork", "solar", "step3_text", "telechat", "xverse",
+    )
+)  # fmt: skip
+
+
 def home_of(model_type: str | None) -> str | None:
     """The "module:function" that reads this model type, or None."""
     if model_type is None:
@@ -83,10 +93,24 @@ def reader_of(config: Config) -> Reader:
     """The function that reads this config."""
     types = (config.root.model_type, *(keys.model_type for keys in config.chain[1:]))
     home = next((h for t in types if (h := home_of(t)) is not None), GENERIC)
+    if home == GENERIC and config.root.has("ssm_cfg"):
+        home = "mamba:original"
     if home == GENERIC:
         from attnctl.model.encoder_types import generic_home
 
         home = generic_home(config) or GENERIC
+        _remark(config)
     module, function = home.split(":")
     reader: Reader = getattr(import_module(f"{PACKAGE}.{module}"), function)
     return reader
+
+
+def _remark(config: Config) -> None:
+    """Says so where nobody here knows the model type that is read from the generic keys."""
+    from attnctl.model.class_defaults import is_known
+
+    model_type = config.text.model_type or config.root.model_type
+    if model_type is None:
+        config.root.note("no model_type: read from the generic keys")
+    elif model_type not in PLAIN_TYPES and not is_known(model_type):
+        config.root.note(f"model type {model_type!r} is not known here: read from the generic keys")

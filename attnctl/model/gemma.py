@@ -18,7 +18,6 @@ from attnctl.model.traits import PLAIN, Cycle
 from attnctl.model.variation import Slot, slots_of, varied
 
 _PATTERN = ("sliding_window_pattern", "_sliding_window_pattern")
-_BIDIRECTIONAL = ("embedding_gemma2_text",)
 
 
 def gemma3n(config: Config) -> tuple[LayerGroup, ...]:
@@ -37,8 +36,6 @@ def gemma4(config: Config) -> tuple[LayerGroup, ...]:
         text.note("the last layer is full attention whatever the list says")
     shared = shared_kv(text, names.value)
     local = decoder.plain_layer(text, PLAIN)
-    if text.model_type in _BIDIRECTIONAL:
-        local = msgspec.structs.replace(local, kind="encoder_self")
     wide = local if text.has("per_layer_config") else _global_layer(text, local)
 
     def of_slot(slot: Slot) -> Sequence[LayerGroup]:
@@ -67,9 +64,7 @@ def _global_layer(text: Keys, local: LayerGroup) -> LayerGroup:
     heads = Value(local.num_heads or 1, local.sources.get("num_heads", ""))
     equal = text.is_true("attention_k_eq_v")
     own = text.count("num_global_key_value_heads")
-    if own is None and text.model_type in _BIDIRECTIONAL:
-        own = Value(1, f"default of {text.model_type}")
-    if own is not None and (equal or text.model_type in _BIDIRECTIONAL):
+    if own is not None and equal:
         wide = with_heads(local, kv_heads=checked(text, own, heads), size=width)
     else:
         wide = with_heads(local, size=width)

@@ -50,7 +50,7 @@ def in_order(groups: Iterable[LayerGroup]) -> tuple[LayerGroup, ...]:
 def _rank(group: LayerGroup) -> tuple[bool, int, int]:
     state = group.kind in SSM_KINDS or group.kind == "recurrent_other"
     order = 3 if group.kind == "none" else 2 if state else 1 if group.kind == "cross" else 0
-    return group.stack == "decoder", order, group.layers[0]
+    return group.stack != "encoder", order, group.layers[0]
 
 
 def _placed(group: LayerGroup, layers: list[int], shared: Mapping[int, int]) -> LayerGroup:

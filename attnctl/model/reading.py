@@ -9,6 +9,7 @@ from attnctl.model.document import SIDECAR, Document
 from attnctl.model.families import reader_of
 from attnctl.model.keys import Keys, Ledger
 from attnctl.model.nesting import find_text
+from attnctl.model.prefix import with_prefixes
 from attnctl.model.spec import ModelSpec
 
 
@@ -25,7 +26,7 @@ def spec_of(document: Document) -> ModelSpec:
 
 def _read(document: Document, ledger: Ledger) -> ModelSpec:
     config = find_text(Keys(document.data, "", ledger))
-    groups = reader_of(config)(config)
+    groups = with_prefixes(config, reader_of(config)(config))
     sidecar = Keys(document.sidecar, SIDECAR, ledger) if document.sidecar else None
     precision = dtype.model_dtype(config.chain)
     cache = quant.kv_cache_dtype(reversed(config.chain), sidecar)

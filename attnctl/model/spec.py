@@ -84,9 +84,9 @@ class LayerGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Layers of one model that make the same demands.
 
     layers: ids counted from zero inside `stack` (None for models of one stack).
-    window: tokens that a query may see to its left, itself included (the convention of
-    transformers); window_right: tokens to its right where the window has two sides, else None.
-    chunk: chunk width of chunked attention.
+    window: as the file declares it: tokens that a query may see to its left, itself included (the
+    convention of transformers); the whole width where the window has two sides (window_right:
+    tokens to the right, else None); the width of a chunk where attention is chunked (chunk too).
     head_size / head_size_v: K and V widths; MLA gives the cached row and the latent width, with
     one KV head. kv_shared_from: layers that write no KV of their own -> the layer whose cache
     they read. notes: other facts of the family that readers of the decision want to see.

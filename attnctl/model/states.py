@@ -11,9 +11,9 @@ from attnctl.model.spec import LayerGroup, State
 _CONV = ("conv_kernel", "mamba_d_conv", "conv_dimension", "mamba_conv_kernel", "d_conv")
 _STATE = ("ssm_state_size", "mamba_d_state", "state_size", "mamba_state_size", "d_state")
 _EXPAND = ("mamba_expand", "expand", "expansion_factor")
-_GROUPS = ("mamba_n_groups", "n_groups", "mamba_num_groups", "mamba_ngroups")
+_GROUPS = ("mamba_n_groups", "n_groups", "mamba_num_groups", "mamba_ngroups", "ngroups")
 _HEADS = ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
-_HEAD_DIM = ("mamba_head_dim", "mamba_d_head", "mamba_headdim")
+_HEAD_DIM = ("mamba_head_dim", "mamba_d_head", "mamba_headdim", "headdim")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 
 
