@@ -48,7 +48,7 @@ def probed_h200() -> Machine:
         nvidia=Vendor(status="ok", driver="580.159.04", runtime="13.0", gpus=cards),
         amd=Vendor(status="absent"),
         intel=Vendor(status="absent"),
-        cpu=Cpu(arch="x86_64", vendor="GenuineIntel", isa=("avx2",), cores=16, usable=16),
+        cpu=Cpu(arch="x86_64", vendor="Intel", isa=("avx2",), cores=16, usable=16),
         packages={"torch": Package(status="ok", source="version.py", version="2.11.0+cu130")},
     )
 
@@ -63,7 +63,7 @@ def zen3_guest() -> Machine:
         intel=Vendor(status="unknown", reason="no access"),
         cpu=Cpu(
             arch="x86_64",
-            vendor="AuthenticAMD",
+            vendor="AMD",
             model="AMD EPYC",
             microarchitecture="zen3",
             isa_level="x86-64-v3",

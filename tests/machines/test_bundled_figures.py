@@ -135,7 +135,7 @@ def test_a_processor_is_described_as_far_as_selection_asks(name):
     """Design, level, features, one SKU's cores and caches are known."""
     cpu = load(name).cpu
     assert cpu.arch in ("x86_64", "aarch64")
-    assert cpu.vendor in ("AuthenticAMD", "GenuineIntel", "ARM")
+    assert cpu.vendor in ("AMD", "Intel", "ARM")
     assert None not in (cpu.model, cpu.microarchitecture, cpu.isa_level, cpu.bandwidth_gbps)
     assert cpu.cores is not None
     assert cpu.threads in (cpu.cores, 2 * cpu.cores)
