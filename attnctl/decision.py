@@ -14,7 +14,7 @@ Evidence = Literal["measured", "rule", "default", "requested", "only"]
 layer, the platform's default order, the user's demand, or that nothing else was eligible."""
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One backend's answer. ok: every finding is met. reasons: the findings that are not."""
 
     name: str

@@ -19,7 +19,7 @@ class Verdict(str, Enum):
     UNKNOWN = "unknown"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """The answer of one rule about one machine and one layer.
 
     code: stable slug of the rule (`attnctl explain CODE` tells more about it).

@@ -1,8 +1,9 @@
-"""Asks a backend's rules, each once about the same machine or the same layer."""
+"""Asks a backend's rules, each once about the same machine, the same layer, or the same pair."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from attnctl.findings import Finding, Verdict
 from attnctl.layer import Layer, Options, layer_of
@@ -11,63 +12,96 @@ from attnctl.registry import Backend
 from attnctl.requirements.rule import Rule, Subject
 
 
+class Answers(NamedTuple):
+    """The findings of some rules; met: every one of them is."""
+
+    findings: tuple[Finding, ...]
+    met: bool
+
+
+class _Rules(NamedTuple):
+    """A backend's rules by what they look at."""
+
+    machine: tuple[Rule, ...]
+    layer: tuple[Rule, ...]
+    both: tuple[Rule, ...]
+
+
 class Memo:
     """Findings that were already made, so that a sweep asks no rule twice about the same thing.
 
-    Rules about the machine are asked once per machine and device, rules about the layer once per
-    layer, and a group of layers under the same options is the same layer. Holds the values that it
-    saw, so that an id is never reused.
+    Rules about the machine are asked once per backend, machine and device, rules about the layer
+    once per backend and layer, and rules about both once per pair, for all backends that share the
+    rule. A group of layers under the same options is the same layer. Holds the values that it saw,
+    so that an id is never reused.
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, int, int], tuple[Finding, ...]] = {}
+        self._found: dict[tuple[int, int, int], Answers] = {}
         self._kept: list[object] = []
-        self._layers: dict[tuple[int, int, int], Layer] = {}
-        self._split: dict[int, tuple[tuple[Rule, ...], tuple[Rule, ...], tuple[Rule, ...]]] = {}
+        self._layers: dict[tuple[int, int, Options], Layer] = {}
+        self._rules: dict[int, _Rules] = {}
+        self._subject: Subject | None = None
+        self._shared: dict[int, Finding | None] = {}
 
     def layer(self, spec: ModelSpec, group: LayerGroup, options: Options) -> Layer:
         """What attnctl.layer.layer_of gives, made once."""
-        key = (id(spec), id(group), id(options))
+        key = (id(spec), id(group), options)
         layer = self._layers.get(key)
         if layer is None:
-            self._kept += [spec, group, options]
+            self._kept += [spec, group]
             layer = self._layers[key] = layer_of(spec, group, options)
         return layer
 
-    def findings(self, backend: Backend, subject: Subject) -> tuple[Finding, ...]:
-        machine, layer, both = self._rules(backend)
-        return (
-            *self._cached(backend, subject.machine, subject.gpu, machine, subject),
-            *self._cached(backend, subject.layer, None, layer, subject),
-            *_ask(both, subject),
-        )
+    def findings(self, backend: Backend, subject: Subject) -> Answers:
+        """Every finding of a backend's rules: on the machine, then the layer, then the pair."""
+        rules = self._rules.get(id(backend)) or self._sorted(backend)
+        machine = self._cached(backend, subject.machine, subject.gpu, rules.machine, subject)
+        layer = self._cached(backend, subject.layer, None, rules.layer, subject)
+        both = self._pair(rules.both, subject)
+        findings = (*machine.findings, *layer.findings, *both)
+        return Answers(findings, machine.met and layer.met and _all_met(both))
 
     def _cached(
         self, backend: Backend, value: object, part: object, rules: Iterable[Rule], subject: Subject
-    ) -> tuple[Finding, ...]:
+    ) -> Answers:
         key = (id(backend), id(value), id(part))
         found = self._found.get(key)
         if found is None:
             self._kept += [backend, value, part]
-            found = self._found[key] = _ask(rules, subject)
+            findings = tuple(f for rule in rules if (f := _answer(rule, subject)) is not None)
+            found = self._found[key] = Answers(findings, _all_met(findings))
         return found
 
-    def _rules(
-        self, backend: Backend
-    ) -> tuple[tuple[Rule, ...], tuple[Rule, ...], tuple[Rule, ...]]:
-        split = self._split.get(id(backend))
-        if split is None:
-            self._kept.append(backend)
-            parts = [
-                tuple(rule for rule in backend.rules if rule.about == about)
-                for about in ("machine", "layer", "both")
-            ]
-            split = self._split[id(backend)] = (parts[0], parts[1], parts[2])
-        return split
+    def _pair(self, rules: Iterable[Rule], subject: Subject) -> list[Finding]:
+        if subject is not self._subject:
+            self._subject = subject
+            self._shared = {}
+        shared, findings = self._shared, []
+        for rule in rules:
+            key = id(rule)
+            if key in shared:
+                finding = shared[key]
+            else:
+                finding = shared[key] = _answer(rule, subject)
+            if finding is not None:
+                findings.append(finding)
+        return findings
+
+    def _sorted(self, backend: Backend) -> _Rules:
+        self._kept.append(backend)
+        parts = [
+            tuple(rule for rule in backend.rules if rule.about == about) for about in _Rules._fields
+        ]
+        rules = self._rules[id(backend)] = _Rules(*parts)
+        return rules
 
 
-def _ask(rules: Iterable[Rule], subject: Subject) -> tuple[Finding, ...]:
-    return tuple(finding for rule in rules if (finding := _answer(rule, subject)) is not None)
+def _all_met(findings: Iterable[Finding]) -> bool:
+    for finding in findings:  # noqa: SIM110 - all() over a generator costs twice as much
+        if finding.verdict is not Verdict.MET:
+            return False
+    return True
 
 
 def _answer(rule: Rule, subject: Subject) -> Finding | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attnctl.decision import Beaten, Candidate, Decision, Evidence, Pick
-from attnctl.findings import Verdict
 from attnctl.layer import Layer, Options
 from attnctl.machine import Gpu, Machine, Platform
 from attnctl.memo import Memo
@@ -98,11 +97,11 @@ def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
     """Every backend with its findings: eligible ones first, then by place, then by name."""
     scored = []
     for backend in registry.backends:
-        findings = memo.findings(backend, subject)
+        findings, ok = memo.findings(backend, subject)
         rank = backend.rank(subject)
         candidate = Candidate(
             name=backend.name,
-            ok=all(finding.verdict is Verdict.MET for finding in findings),
+            ok=ok,
             kernel=backend.kernel,
             place=rank.place if rank else None,
             findings=findings,

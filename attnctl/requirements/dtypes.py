@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from attnctl.findings import Finding, met, unmet
 from attnctl.requirements.devices import arch_of, capability_of
 from attnctl.requirements.rule import Rule, Subject
@@ -11,6 +13,7 @@ E4M3 = ("fp8", "fp8_e4m3", "fp8_per_token_head", "fp8_ds_mla")
 _FP8_ARCHS = ("gfx94", "gfx95", "gfx12")
 
 
+@cache
 def device_dtype() -> Rule:
     """The device computes in the layer's dtype: bfloat16 needs compute capability 8.0."""
     wanted = "compute capability 8.0 or newer for bfloat16"
@@ -25,6 +28,7 @@ def device_dtype() -> Rule:
     return Rule("device_dtype", "both", check, wanted=wanted, platforms=("cuda",))
 
 
+@cache
 def fp8_hardware() -> Rule:
     """The device converts the cache's FP8 format: e4m3 from 8.9, e5m2 from 8.0.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
 from attnctl.requirements.rule import Rule, Subject
@@ -10,6 +12,7 @@ TILE = 16
 """Least rows of a query and of a KV tile: the smallest product of Triton's matrix units."""
 
 
+@cache
 def shared_memory() -> Rule:
     """The smallest tile of the kernel fits a block's shared memory.
 
