@@ -8,8 +8,6 @@ above 256, and sinks with unequal widths, need FA4 on 9.x; FA4 on Blackwell take
 
 from __future__ import annotations
 
-from functools import cache
-
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
 from attnctl.requirements.devices import Version, capability_of
@@ -72,7 +70,6 @@ def _device_takes(version: int, cc: Version) -> bool:
     return {2: cc >= (8, 0), 3: cc[0] == 9, 4: cc[0] in (9, 10, 11)}[version]
 
 
-@cache
 def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
     """A FlashAttention version that takes this layer is installed for this device."""
     wanted = f"FlashAttention {any_of(versions)}, as this device and layer need"
@@ -97,7 +94,6 @@ def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
     return Rule("flash_version", "both", check, names, wanted, ("cuda",))
 
 
-@cache
 def flash_head_size() -> Rule:
     """Head sizes are multiples of 8, up to 256, or 512 on 9.x where FA4 is there, and on Intel."""
     limits = "a multiple of 8, at most 256 (512 with FA4 on 9.x)"
@@ -117,7 +113,6 @@ def flash_head_size() -> Rule:
     return Rule("head_size", "both", check, wanted=limits)
 
 
-@cache
 def flash_kv_cache_dtype() -> Rule:
     """FP8 (e4m3) caches need FA3 on 9.x, FA4 on 10.x, or Intel's kernels; e5m2 is in no version."""
     wanted = "auto, float16, bfloat16, or fp8 (e4m3) with FA3 on 9.x or FA4 on 10.x"
@@ -145,7 +140,6 @@ def _takes_fp8(subject: Subject) -> bool:
     return cc[0] == 10 and version == 4
 
 
-@cache
 def flash_sinks() -> Rule:
     """Attention sinks need FA3 or FA4, and compute capability 9.0; Intel's kernels have them."""
     wanted = "FA3 or FA4 and compute capability 9.0 or newer for attention sinks"
@@ -162,7 +156,6 @@ def flash_sinks() -> Rule:
     return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")
 
 
-@cache
 def flash_prefix_lm() -> Rule:
     """Bidirectional prefixes need FA4, and on 9.0 a cache that is not FP8."""
     wanted = "FA4, and no FP8 cache on 9.0, for bidirectional prefixes"
@@ -181,7 +174,6 @@ def flash_prefix_lm() -> Rule:
     return Rule("prefix_lm", "both", check, wanted="with FA4")
 
 
-@cache
 def flash_alibi() -> Rule:
     """ALiBi is in FA2 alone."""
     wanted = "FA2 for ALiBi position biases"

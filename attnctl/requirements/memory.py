@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
 from attnctl.requirements.rule import Rule, Subject
@@ -12,7 +10,6 @@ TILE = 16
 """Least rows of a query and of a KV tile: the smallest product of Triton's matrix units."""
 
 
-@cache
 def shared_memory() -> Rule:
     """The smallest tile of the kernel fits a block's shared memory.
 
@@ -20,23 +17,28 @@ def shared_memory() -> Rule:
     of two as Triton's are. Latent attention keeps the row in two parts (lora and rope, each padded)
     and its values are a view of the keys, so they take nothing.
     """
-    wanted = "the smallest tile in a block's shared memory"
+    return _SHARED_MEMORY
 
-    def check(subject: Subject) -> Finding | None:
-        gpu, need = subject.gpu, smallest_tile_bytes(subject.layer)
-        if gpu is None or need is None:
-            return None
-        least = f"{need} bytes per block for the smallest tile"
-        source = subject.source("shared_memory_bytes")
-        have = gpu.shared_memory_bytes
-        if have is None:
-            return unknown("shared_memory", least, "not known", source, "attnctl probe")
-        fix = "--dtype float16" if subject.layer.dtype == "float32" else ""
-        if have < need:
-            return unmet("shared_memory", least, f"{have} bytes", source, fix)
-        return met("shared_memory", least, f"{have} bytes", source)
 
-    return Rule("shared_memory", "both", check, wanted=wanted)
+def _check(subject: Subject) -> Finding | None:
+    gpu, need = subject.gpu, smallest_tile_bytes(subject.layer)
+    if gpu is None or need is None:
+        return None
+    least = f"{need} bytes per block for the smallest tile"
+    source = subject.source("shared_memory_bytes")
+    have = gpu.shared_memory_bytes
+    if have is None:
+        return unknown("shared_memory", least, "not known", source, "attnctl probe")
+    fix = "--dtype float16" if subject.layer.dtype == "float32" else ""
+    if have < need:
+        return unmet("shared_memory", least, f"{have} bytes", source, fix)
+    return met("shared_memory", least, f"{have} bytes", source)
+
+
+# one object, so that every backend that asks shares the answer
+_SHARED_MEMORY = Rule(
+    "shared_memory", "both", _check, wanted="the smallest tile in a block's shared memory"
+)
 
 
 def smallest_tile_bytes(layer: Layer) -> int | None:

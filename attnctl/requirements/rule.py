@@ -36,8 +36,7 @@ class Rule(NamedTuple):
 
     packages: the packages whose presence it asks about. wanted: what it accepts, for the support
     table; rules of features say "yes", "no", or the condition. platforms: those where it asks
-    anything; none: everywhere. Backends that hold the same Rule object share its answers, so the
-    factories of rules about both are cached.
+    anything; none: everywhere. Backends that hold the same Rule object share its answers.
     """
 
     code: str
