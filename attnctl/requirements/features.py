@@ -33,8 +33,7 @@ def features(*has: str | Rule) -> list[Rule]:
 
 
 def _feature(name: str, has: bool) -> Rule:
-    meaning = FEATURES[name]
-    found = f"kernels {'with' if has else 'without'} {meaning}"
+    found = "its kernels have it" if has else "its kernels do not have it"
 
     def check(subject: Subject) -> Finding | None:
         layer = subject.layer

@@ -61,8 +61,8 @@ def _preference(cc: Version, layer: Layer) -> tuple[int, ...]:
     if cc[0] in (10, 11) and (size <= 128 or (layer.head_size, layer.head_size_v) == (192, 128)):
         if unequal:
             return (4,)
-        # on 11.x FA2 is the default; what only FA4 has decides for it
-        return (4, 2) if cc[0] == 10 or layer.group.sinks or layer.group.prefix_lm else (2, 4)
+        # the field keeps FA2 on 11.x, and takes FA4 where that alone is there
+        return (4, 2) if cc[0] == 10 else (2, 4)
     return () if unequal else (2,)
 
 
