@@ -30,16 +30,19 @@ def test_every_feature_that_a_layer_may_demand_is_explained() -> None:
 def test_every_code_that_the_probe_writes_is_explained() -> None:
     """Codes are looked for where a finding is made: as its first argument, or named `code`."""
     made = re.compile(
-        r'(?:(?:un)?met|unknown|_cut|node_finding)\(\s*"([a-z]+\.[a-z0-9_.]+)"'
-        r'|code(?:, wanted)? = "([a-z]+\.[a-z0-9_.]+)"'
+        r'(?:(?:un)?met|unknown|_cut|node_finding)\(\s*f?"([a-z]+\.[a-z0-9_.{}]+)"'
+        r'|code(?:, wanted)? = f?"([a-z]+\.[a-z0-9_.{}]+)"'
+        r'|"([a-z]+\.[a-z_]+)" if '
     )
     codes = {
-        first or second
+        re.sub(r"{[^}]*}", "something", code)
         for path in (PACKAGE / "probe").rglob("*.py")
-        for first, second in made.findall(path.read_text(encoding="utf-8"))
+        for found in made.findall(path.read_text(encoding="utf-8"))
+        for code in found
+        if code
     }
     assert sorted(code for code in codes if meaning(code) is None) == []
-    assert "visibility.cuda.order" in codes
+    assert {"visibility.cuda.order", "package.something.incomplete"} <= codes
 
 
 def test_a_code_with_a_word_that_varies_is_found_by_its_pattern() -> None:

@@ -6,8 +6,9 @@ import msgspec
 
 from attnctl.codes.probing import PROBING
 from attnctl.codes.selection import SELECTION
+from attnctl.codes.vendors import VENDORS
 
-TABLE = {**SELECTION, **PROBING}
+TABLE = {**SELECTION, **VENDORS, **PROBING}
 """Code -> (title, what the rule is about, what to do). "*" in a code stands for any word."""
 
 
