@@ -56,11 +56,9 @@ def command(
 ) -> None:
     found = _machine(machine, record, replay)
     if save:
-        import msgspec
+        from attnctl.taping import save_machine
 
-        from attnctl.files import write_whole
-
-        write_whole(save, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        save_machine(found, save)
     output: Output = ctx.obj.output
     if diff is not None:
         raise typer.Exit(_show_difference(diff, found, output, json))
