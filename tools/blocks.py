@@ -9,15 +9,16 @@ alone (it makes an environment), and `text COMMAND` is what that command prints.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
+WIDTH = 100
 FENCE = re.compile(r"^```(?P<words>[^\n`]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -41,19 +42,21 @@ def blocks(path: Path) -> list[Block]:
 
 
 def output_of(command: str) -> str:
-    """What an attnctl command prints into a pipe, run from the root of the checkout."""
-    words = shlex.split(command)
-    if words[0] != "attnctl":
+    """What an attnctl command shows on a terminal of WIDTH columns without colours."""
+    from attnctl.cli import run
+    from attnctl.render.output import Output
+
+    program, *words = shlex.split(command)
+    if program != "attnctl":
         raise ValueError(f"{command}: only attnctl commands are run")
-    run = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return run.stdout + run.stderr
+    stream = io.StringIO()
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        run(words, Output(stream, terminal=True, width=WIDTH, colour=False))
+    finally:
+        os.chdir(before)
+    return stream.getvalue()
 
 
 def renewed(path: Path) -> str:

@@ -16,32 +16,38 @@ EXAMPLES = """\b
 Examples:
   attnctl probe
   attnctl probe --json
-  attnctl probe --save this.json       (for: attnctl select --machine this.json)
+  attnctl probe --save this.json       (for select --machine)
   attnctl probe --record tape.json     (for a bug report)
   attnctl probe --diff before.json     (what an upgrade changed for selection)
 
 \b
-Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or unreadable
-input."""
+Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or
+unreadable input."""
 
 
 def command(
     ctx: typer.Context,
     machine: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="Show a bundled or saved machine.")
+        str | None,
+        typer.Option("--machine", metavar="NAME|FILE", help="Show a bundled or saved machine."),
     ] = None,
     save: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a file for select --machine.")
+        str | None,
+        typer.Option("--save", metavar="FILE", help="Write a file for select --machine."),
     ] = None,
     record: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a tape of all that was asked.")
+        str | None,
+        typer.Option("--record", metavar="FILE", help="Write a tape of all that was asked."),
     ] = None,
     replay: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Probe a tape in place of this machine.")
+        str | None,
+        typer.Option("--replay", metavar="FILE", help="Probe a tape in place of this machine."),
     ] = None,
     diff: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="What changes a selection since that machine file."),
+        typer.Option(
+            "--diff", metavar="FILE", help="What changes a selection since that machine file."
+        ),
     ] = None,
     sources: Annotated[
         bool, typer.Option("--sources", "-v", help="Show where every fact came from.")
@@ -50,11 +56,9 @@ def command(
 ) -> None:
     found = _machine(machine, record, replay)
     if save:
-        import msgspec
+        from attnctl.taping import save_machine
 
-        from attnctl.files import write_whole
-
-        write_whole(save, msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        save_machine(found, save)
     output: Output = ctx.obj.output
     if diff is not None:
         raise typer.Exit(_show_difference(diff, found, output, json))

@@ -36,39 +36,54 @@ def command(
     ],
     machine: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME|FILE|all", help="Another machine than this one. Repeatable."),
+        typer.Option(
+            "--machine", metavar="NAME|FILE|all", help="Another machine than this one. Repeatable."
+        ),
     ] = None,
     assume_installed: Annotated[
         str | None,
         typer.Option(
+            "--assume-installed",
             metavar="all|none|usual|LIST",
             help="Packages that count as installed. Default: those found; usual if bundled.",
         ),
     ] = None,
-    dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute dtype.")] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", metavar="DTYPE", help="Compute dtype.")
+    ] = None,
     kv_cache_dtype: Annotated[
-        str, typer.Option(metavar="DTYPE", help="Dtype of the KV cache.")
+        str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
     ] = "auto",
     block_size: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="Tokens in a page of the KV cache.")
+        int | None,
+        typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
     ] = None,
-    tp: Annotated[int, typer.Option(metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
+    tp: Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
     max_model_len: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="Longest sequence, for the cache's cost.")
+        int | None,
+        typer.Option(
+            "--max-model-len", metavar="TOKENS", help="Longest sequence, for the cache's cost."
+        ),
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
+        typer.Option("--backend", metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
     ] = None,
     allow_fallback: Annotated[
         bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
     ] = False,
     profile: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Timings that may reorder what is eligible.")
+        str | None,
+        typer.Option(
+            "--profile", metavar="FILE", help="Timings that may reorder what is eligible."
+        ),
     ] = None,
-    device: Annotated[int, typer.Option(metavar="N", help="Logical index of the device.")] = 0,
+    device: Annotated[
+        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
+    ] = 0,
     explain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show every finding of one backend.")
+        str | None,
+        typer.Option("--explain", metavar="NAME", help="Show every finding of one backend."),
     ] = None,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Which single change would give another pick.")
@@ -93,7 +108,7 @@ def command(
     )
     explained = backend_name(explain, registry) if explain else None
     specs = [read_model(path) for path in model]
-    machines = [found for name in machine or ("",) for found in _machines(name)]
+    machines = [found for name in machine or (None,) for found in _machines(name)]
     reports = tuple(
         answers(
             specs,
@@ -115,9 +130,9 @@ def _profile(path: str) -> "Profile":
     return read_profile(path)
 
 
-def _machines(name: str) -> "list[Machine]":
-    """This machine for "", every bundled one for "all", else the one of that name or file."""
-    if not name:
+def _machines(name: str | None) -> "list[Machine]":
+    """This machine for None, every bundled one for "all", else the one of that name or file."""
+    if name is None:
         from attnctl.probe import probe
 
         return [probe()]

@@ -23,7 +23,8 @@ def _lines(block: Block, first: bool) -> list[str]:
     return _table(block)
 
 
-def _table(table: Table) -> list[str]:
+def _table(wide: Table) -> list[str]:
+    table = wide.compact()
     rows = [[clean(text_of(cell)) for cell in row] for row in table.rows]
     if table.columns:
         rows.insert(0, list(table.columns))

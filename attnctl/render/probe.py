@@ -23,7 +23,7 @@ def probe_view(machine: Machine, sources: bool = False) -> View:
     blocks += _software(machine)
     blocks += _facts(machine, every=sources)
     blocks += _findings(machine)
-    return (*blocks, Line(verdict(machine)))
+    return (*blocks, Line(""), Line(verdict(machine)))
 
 
 def verdict(machine: Machine) -> Mark:
@@ -66,7 +66,10 @@ def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
     memories = ("memory", "free", "shared memory", "GB/s")
     columns = ("gpu", "use", "name", "arch", UNIT_NAMES[key], *memories, "PCI", "more")
     count = count_text(len(vendor.gpus), "GPU")
-    return [Heading(f"{title:8}{', '.join([count, *versions])}"), _without_empty(columns, rows)]
+    return [
+        Heading(f"{title:8}{', '.join([count, *versions])}"),
+        Table(columns, rows, indent=2, fixed=len(columns)),
+    ]
 
 
 def _gpu(gpu: Gpu) -> tuple[Cell, ...]:
@@ -109,21 +112,14 @@ def _number(number: int | None) -> str:
     return "?" if number is None else str(number)
 
 
-def _without_empty(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> Table:
-    """The table less its columns that hold nothing."""
-    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
-    return Table(
-        tuple(columns[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-        indent=2,
-        fixed=len(kept),
-    )
-
-
 def _system(machine: Machine) -> list[Block]:
     if not machine.os:
         return []
-    return [Line(f"{'system':8}" + ", ".join(f"{k} {v}" for k, v in machine.os.items()))]
+    plain = ("system", "kernel", "distribution")
+    known = " ".join(machine.os[key] for key in plain[:2] if key in machine.os)
+    parts = [known, *(machine.os[key] for key in plain[2:] if key in machine.os)]
+    parts += [f"{key.replace('_', ' ')} {v}" for key, v in machine.os.items() if key not in plain]
+    return [Line(f"{'system':8}" + ", ".join(filter(None, parts)))]
 
 
 def _software(machine: Machine) -> list[Block]:

@@ -52,11 +52,14 @@ def _draw(console: Console, block: Block, first: bool) -> None:
     elif isinstance(block, Line):
         console.print(Padding(_words(block.cell), (0, 0, 0, block.indent)))
     elif block.rows:
-        room = console.width - block.indent
-        if block.spare is not None and narrowest(block) > room:
-            block = block.without_spare()
-        drawn = _table(block) if narrowest(block) <= room else _stacked(block)
+        drawn = _fitting(block.compact(), console.width - block.indent)
         console.print(Padding(drawn, (0, 0, 0, block.indent), expand=False))
+
+
+def _fitting(table: Table, room: int) -> RichTable:
+    if table.spare is not None and narrowest(table) > room:
+        table = table.without_spare()
+    return _table(table) if narrowest(table) <= room else _stacked(table)
 
 
 def narrowest(table: Table) -> int:

@@ -41,13 +41,28 @@ class Table(NamedTuple):
     fixed: int = 1
     spare: int | None = None
 
+    def compact(self) -> Table:
+        """The table less its columns that hold nothing."""
+        return self._only({p for p in range(self._width) if any(text_of(r[p]) for r in self.rows)})
+
     def without_spare(self) -> Table:
-        spare = self.spare
-        columns = tuple(name for place, name in enumerate(self.columns) if place != spare)
-        rows = (
-            tuple(cell for place, cell in enumerate(row) if place != spare) for row in self.rows
+        """The table less the column that a narrow terminal can do without."""
+        return self._only({place for place in range(self._width) if place != self.spare})
+
+    @property
+    def _width(self) -> int:
+        return len(self.rows[0]) if self.rows else len(self.columns)
+
+    def _only(self, kept: set[int]) -> Table:
+        columns = tuple(name for place, name in enumerate(self.columns) if place in kept)
+        rows = tuple(
+            tuple(cell for place, cell in enumerate(row) if place in kept) for row in self.rows
         )
-        return Table(columns, tuple(rows), self.indent, self.fixed)
+        fixed = sum(place in kept for place in range(self.fixed))
+        spare = None
+        if self.spare is not None and self.spare in kept:
+            spare = sum(place < self.spare for place in kept)
+        return Table(columns, rows, self.indent, fixed, spare)
 
 
 Block = Heading | Line | Table
