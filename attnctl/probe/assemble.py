@@ -153,7 +153,8 @@ def _software(
     folder = site.module("triton") if site and packages["triton"].status == "ok" else None
     gpus = compatibility.visible(vendors)
     tools = parts.run("toolchain", Toolchain(), lambda: probe_toolchain(host, ledger, folder, gpus))
-    named = {"c_compiler": tools.cc, "cuda_home": tools.cuda_home}
+    headers = {True: "present", False: "absent", None: None}[tools.python_headers]
+    named = {"c_compiler": tools.cc, "cuda_home": tools.cuda_home, "python_headers": headers}
     beside = {name: value for name, value in named.items() if value}
     if site is None:
         return packages, beside
