@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.visibility.masks import Entry, Visible, cut, leading_number, words
+from attnctl.probe.visibility.masks import Entry, Visible, leading_number, mask_unmet, words
 
 AMD_NAMES = (
     "ROCR_VISIBLE_DEVICES",
@@ -68,7 +68,7 @@ def _amd_filter(
             if word != "-1":
                 found = f"{word} fits none of the {len(left)} GPUs that are left"
                 fix = f"use 0 to {len(left) - 1}" if left else ""
-                findings.append(cut("visibility.amd.invalid", found, source, fix))
+                findings.append(mask_unmet("visibility.amd.invalid", found, source, fix))
             break
         if fits[0] not in picked:
             picked.append(fits[0])

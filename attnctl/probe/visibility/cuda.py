@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnctl.findings import Finding, unknown
-from attnctl.probe.visibility.masks import Entry, Visible, cut, everything, leading_number, words
+from attnctl.probe.visibility.masks import (
+    Entry,
+    Visible,
+    everything,
+    leading_number,
+    mask_unmet,
+    words,
+)
 
 CUDA_NAMES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
@@ -30,13 +37,13 @@ def cuda_visible(
     if len(set(entries)) < len(entries):
         found = "a device is named twice, and CUDA then shows none"
         fix = "name each device once in CUDA_VISIBLE_DEVICES"
-        findings.append(cut("visibility.cuda.duplicate", found, source, fix))
+        findings.append(mask_unmet("visibility.cuda.duplicate", found, source, fix))
         entries = []
     parts = [entry for entry in entries if entry.part]
     if parts and len(entries) > 1:
         found = "a MIG instance beside other devices: a CUDA process uses one instance alone"
         fix = f"CUDA_VISIBLE_DEVICES={parts[0].part}"
-        findings.append(cut("visibility.cuda.mig", found, source, fix))
+        findings.append(mask_unmet("visibility.cuda.mig", found, source, fix))
         entries = parts[:1]
     findings += _order_finding(environment, mask, source, names)
     return Visible(tuple(entries), source, tuple(findings))
@@ -55,7 +62,7 @@ def _cuda_entries(
         if len(fitting) > 1:
             found = f"error: ambiguous prefix {word}: it fits {len(fitting)} devices"
             fix = "write more of the UUID, up to where it fits one device only"
-            return entries, [cut("visibility.cuda.ambiguous", found, source, fix)]
+            return entries, [mask_unmet("visibility.cuda.ambiguous", found, source, fix)]
         if word == "-1" or word.lower() in ("nodevfiles", "none", "void"):
             # the documented ways to end the list on purpose
             return entries, []
@@ -63,7 +70,7 @@ def _cuda_entries(
         fix = f"there are {len(uuids)} GPUs: use 0 to {len(uuids) - 1} or a UUID from nvidia-smi -L"
         if not uuids:
             fix = ""
-        return entries, [cut("visibility.cuda.invalid", found, source, fix)]
+        return entries, [mask_unmet("visibility.cuda.invalid", found, source, fix)]
     return entries, []
 
 

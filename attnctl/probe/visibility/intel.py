@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attnctl.probe.visibility.masks import Entry, Visible, cut, everything, is_number, words
+from attnctl.probe.visibility.masks import Entry, Visible, everything, is_number, mask_unmet, words
 
 INTEL_NAMES = ("ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY")
 
@@ -33,7 +33,7 @@ def intel_visible(environment: Mapping[str, str | None], tiles: Sequence[int]) -
         if fits is None:
             found = f"{word} fits no device and is passed over"
             fix = f"use 0 to {len(tiles if composite else flat) - 1}" if tiles else ""
-            findings.append(cut("visibility.intel.invalid", found, source, fix))
+            findings.append(mask_unmet("visibility.intel.invalid", found, source, fix))
         else:
             entries[fits] = None
     return Visible(tuple(sorted(entries, key=_device_order)), source, tuple(findings))

@@ -50,7 +50,7 @@ def applied(gpus: Sequence[Gpu], visible: Visible) -> tuple[Gpu, ...]:
     )
 
 
-def cut(code: str, found: str, source: str, fix: str) -> Finding:
+def mask_unmet(code: str, found: str, source: str, fix: str) -> Finding:
     """The finding about an entry that cuts a mask short."""
     return unmet(code, "a mask of which every entry fits one device", found, source, fix)
 
