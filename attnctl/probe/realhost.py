@@ -109,7 +109,7 @@ class RealHost:
 
     def _site_dirs(self) -> list[str]:
         # the standard library holds no packages; the first entry may be the current folder
-        own = {os.path.dirname(os.__file__), os.getcwd()}  # noqa: PTH109, PTH120
+        own = {os.path.dirname(os.__file__), _current_dir()}  # noqa: PTH120
         return [
             _clean(path)
             for path in dict.fromkeys(sys.path)
@@ -140,6 +140,13 @@ def _include_dir() -> str:
     # sysconfig says the same and costs 10 ms; a virtual environment has no headers of its own
     flags = getattr(sys, "abiflags", "")
     return f"{sys.base_prefix}/include/python{sys.version_info[0]}.{sys.version_info[1]}{flags}"
+
+
+def _current_dir() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # it was removed under us
+        return None
 
 
 def _clean(text: str) -> str:

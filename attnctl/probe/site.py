@@ -6,10 +6,6 @@ import re
 
 from attnctl.probe.host import Host, HostError, names_in, read, site_dirs
 
-_METADATA = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*?)-(?P<version>[^-]+)(?:-py[\d.]+.*)?\.(?:dist|egg)-info"
-)
-_FINDER = re.compile(r"__editable___.*_finder\.py")
 _VERSION = re.compile(r"""^__version__(?:\s*:[^=]+)?\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -22,6 +18,7 @@ class Site:
         self.problems: list[HostError] = []
         # distribution -> (version, folder of its metadata), in the order of sys.path
         self.distributions: dict[str, list[tuple[str, str]]] = {}
+        self._finders: list[str] = []
         for folder in site_dirs(host):
             self._add(folder)
 
@@ -34,9 +31,11 @@ class Site:
             return
         self.listings.append((folder, frozenset(names)))
         for name in names:
-            if match := _METADATA.fullmatch(name):
-                entry = (match["version"], f"{folder}/{name}")
-                self.distributions.setdefault(normal(match["name"]), []).append(entry)
+            if entry := metadata(name):
+                found = (entry[1], f"{folder}/{name}")
+                self.distributions.setdefault(normal(entry[0]), []).append(found)
+            elif name.startswith("__editable___") and name.endswith("_finder.py"):
+                self._finders.append(f"{folder}/{name}")
 
     def distribution(self, *names: str) -> tuple[str, str] | None:
         """(version, folder of the metadata) of the first of these distributions that is there."""
@@ -55,16 +54,16 @@ class Site:
 
     def _editable(self, name: str) -> str | None:
         """The source folder of an editable install whose finder maps this module."""
-        pattern = re.compile(rf"""["']{re.escape(name)}["']\s*:\s*["']([^"']+)["']""")
-        for folder, names in self.listings:
-            for file in names:
-                if _FINDER.fullmatch(file):
-                    try:
-                        match = pattern.search(read(self.host, f"{folder}/{file}"))
-                    except HostError:
-                        continue
-                    if match:
-                        return match[1]
+        for finder in self._finders:
+            try:
+                text = read(self.host, finder)
+            except HostError:
+                continue
+            # MAPPING = {'vllm': '/src/vllm/vllm'}
+            for quote in ("'", '"'):
+                _, found, rest = text.partition(f"{quote}{name}{quote}: {quote}")
+                if found:
+                    return rest.partition(quote)[0]
         return None
 
     def files(self, path: str) -> frozenset[str]:
@@ -95,6 +94,18 @@ class Site:
         return None
 
 
+def metadata(name: str) -> tuple[str, str] | None:
+    """(distribution, version) of a folder of metadata; None for every other name."""
+    stem, dot, kind = name.rpartition(".")
+    if kind == "egg-info":
+        head, _, tail = stem.rpartition("-")
+        stem = head if tail[:3] in ("py2", "py3") else stem
+    elif kind != "dist-info":
+        return None
+    distribution, dash, version = stem.rpartition("-")
+    return (distribution, version) if dot and dash else None
+
+
 def normal(name: str) -> str:
     """A distribution's name in the one spelling that file names use."""
-    return re.sub(r"[-_.]+", "_", name).lower()
+    return name.replace("-", "_").replace(".", "_").lower()

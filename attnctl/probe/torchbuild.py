@@ -13,6 +13,9 @@ from attnctl.probe.site import Site
 # lines carry annotations: `cuda: Optional[str] = None`
 _ASSIGNMENT = re.compile(r"^(\w+)(?:\s*:[^=\n]+)?\s*=\s*(.+)$", re.MULTILINE)
 
+# as many as git itself shows of a commit in a project of this size
+GIT_DIGITS = 10
+
 # a build's name in version.py, the library that such a build has, and what people call it
 BUILDS = {
     "cuda": ("libtorch_cuda.so", "CUDA"),
@@ -34,7 +37,9 @@ def torch_package(
         ledger.missing("packages.torch.build", f"{module}/version.py", reason)
         return Package(status="ok", source=source, version=version, reason=reason)
     version = values.get("__version__") or (distribution or (None,))[0]
-    build = {name: values[name] for name in (*BUILDS, "rocm", "git_version") if name in values}
+    build = {name: values[name] for name in (*BUILDS, "rocm") if name in values}
+    if "git_version" in values:
+        build["git"] = values["git_version"][:GIT_DIGITS]
     ledger.known("packages.torch.build", source)
     problem = _library_problem(site, module, build)
     if problem:

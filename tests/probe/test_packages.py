@@ -175,7 +175,7 @@ def test_parts_that_matter_stand_in_the_build():
 def test_torch_names_its_build(build, expected):
     """CUDA, HIP or neither, out of annotated assignments."""
     package, findings = torch(**build)
-    assert package.build == {**expected, "git_version": "0123456789abcdef"}
+    assert package.build == {**expected, "git": "0123456789"}
     assert (package.usable, findings) == (None, [])
 
 

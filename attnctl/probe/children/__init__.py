@@ -56,7 +56,6 @@ def ask_child(
 
 
 def _start(module: str, args: tuple[Any, ...]) -> subprocess.Popen[bytes]:
-    import os
     import subprocess
     import sys
 
@@ -64,7 +63,7 @@ def _start(module: str, args: tuple[Any, ...]) -> subprocess.Popen[bytes]:
 
     if not sys.executable:
         raise HostError("failed", "this Python does not know its own interpreter")
-    path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
+    path = [entry for entry in sys.path if entry]
     root = __file__.rsplit("/", 4)[0]
     if root not in path:
         path.insert(0, root)
