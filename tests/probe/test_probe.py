@@ -320,7 +320,7 @@ NAMES = [
 
 
 class Wild:
-    """Answers every question with nonsense that follows from a seed: JSON of any shape, or an error."""
+    """Answers every question with nonsense from a seed: JSON of any shape, or an error."""
 
     def __init__(self, seed):
         self.seed = seed
