@@ -175,8 +175,8 @@ def _installed(host: Host, ledger: Ledger) -> tuple[Site | None, dict[str, Packa
 
 def _name(vendors: dict[str, Vendor], cpu: Cpu) -> str:
     """What the machine is, for a heading: never the name of the host."""
-    gpus = compatibility.visible(vendors)
-    if gpus:
-        first = gpus[0].name or gpus[0].arch or "GPU"
-        return first if len(gpus) == 1 else f"{len(gpus)} x {first}"
+    names = [gpu.name or gpu.arch or "GPU" for gpu in compatibility.visible(vendors)]
+    if names:
+        counts = {name: names.count(name) for name in names}
+        return " + ".join(name if n == 1 else f"{n} x {name}" for name, n in counts.items())
     return cpu.model or cpu.microarchitecture or cpu.arch or "unknown machine"
