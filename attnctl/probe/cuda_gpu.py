@@ -98,7 +98,8 @@ def _mig(ledger: Ledger, path: str, sources: Sources) -> tuple[str, ...]:
 def _nvlinks(ledger: Ledger, path: str, sources: Sources) -> int | None:
     links: Reading[int] = nvml_says(sources, "nvlinks")
     if links.value is None and "NotSupported" in links.reason:
-        ledger.missing(f"{path}.nvlink_count", NVML, "this GPU has no NVLink", "absent")
+        why = "no NVLink, or none that a virtual machine shows"
+        ledger.missing(f"{path}.nvlink_count", NVML, why, "absent")
         return None
     return settle(ledger, f"{path}.nvlink_count", links)
 

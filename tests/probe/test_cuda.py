@@ -376,3 +376,41 @@ def test_an_empty_tape_is_a_machine_without_nvidia():
     empty = read_tape(b'{"schema": "attnctl.tape/1", "entries": []}')
     vendor, _, _ = probe_nvidia(Replay(empty), ())
     assert vendor.status == "absent"
+
+
+def test_a_driver_without_a_gpu_in_the_machine_is_no_problem():
+    """One image serves machines with and without GPUs."""
+    host = machine(
+        "h100x8",
+        answers={
+            ("list", pci.DEVICES): [],
+            ("list", "/proc/driver/nvidia/gpus"): [],
+            ("child", "ask_nvml"): {"driver": value("570.133.20"), "cuda": value(12080)},
+            ("child", "ask_cuda"): {"error": {"name": "CUDA_ERROR_NO_DEVICE", "text": "100"}},
+        },
+    )
+    vendor, _, findings = probed(probe_nvidia, host)
+    assert (vendor.status, vendor.gpus, findings) == ("absent", (), {})
+    assert vendor.driver == "570.133.20"
+
+
+@pytest.mark.parametrize(
+    ("driver", "codes"),
+    [("nouveau", ["nvidia.other_driver"]), ("vfio-pci", []), ("nvidia", [])],
+)
+def test_a_gpu_left_out_beside_gpus_that_work(driver, codes):
+    """nouveau is a mistake; a virtual machine's GPU and one of another container are not."""
+    device = "/sys/bus/pci/devices/0000:f0:00.0"
+    host = machine(
+        "h100x8",
+        answers={
+            ("list", pci.DEVICES): [*machine("h100x8").ask("list", pci.DEVICES), "0000:f0:00.0"],
+            ("read", f"{device}/class"): "0x030200",
+            ("read", f"{device}/vendor"): "0x10de",
+            ("read", f"{device}/device"): "0x2330",
+            ("link", f"{device}/driver"): f"../../drivers/{driver}",
+        },
+    )
+    vendor, _, findings = probed(probe_nvidia, host)
+    assert list(findings) == codes
+    assert (len(vendor.gpus), vendor.status) == (8, "ok")

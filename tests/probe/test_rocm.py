@@ -353,3 +353,16 @@ def test_a_refused_field_costs_no_other():
     assert vendor.gpus[0].name is None
     assert "no name" in facts["amd.gpus.0.name"].reason
     assert vendor.gpus[0].features == ("sramecc+", "xnack-")
+
+
+def test_a_compute_driver_without_a_gpu_is_no_problem():
+    """The module may be loaded where no AMD card is: its list of nodes is empty of GPUs."""
+    answers = {
+        ("list", "/sys/bus/pci/devices"): [],
+        ("list", kfd.NODES): ["0"],
+        ("child", "ask_hip"): {"error": {"name": "hipErrorNoDevice", "text": "returned 100"}},
+    }
+    host = machine("mi250x", answers=answers)
+    vendor, _, findings = probed(probe_amd, host)
+    assert (vendor.status, findings) == ("absent", {})
+    assert children_asked(probe_amd, host) == []
