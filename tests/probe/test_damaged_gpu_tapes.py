@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from gpu_tapes import MACHINES
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnctl.machine import Vendor
@@ -76,7 +76,6 @@ def damaged_tapes(draw):
     return Tape(tape.schema, entries, draw(st.sampled_from([tape.default, None])))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged_tapes())
 def test_a_damaged_tape_gives_a_machine_that_goes_to_json(tape):
     """No exception, every finding complete, and the values survive a trip through JSON."""

@@ -20,6 +20,13 @@ static int masked(void) {
          getenv("CUDA_VISIBLE_DEVICES") || getenv("GPU_DEVICE_ORDINAL");
 }
 
+/* a probe that makes a context, or memory, ends here */
+int hipCtxCreate(void) { abort(); }
+int hipDevicePrimaryCtxRetain(void) { abort(); }
+int hipSetDevice(void) { abort(); }
+int hipMemGetInfo(void) { abort(); }
+int hipMalloc(void) { abort(); }
+
 int hipGetDeviceCount(int *count) {
   puts("a library that prints");
   if (getenv("FAKE_HIP_NONE") || masked()) return 100;
