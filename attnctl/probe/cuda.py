@@ -6,7 +6,7 @@ import msgspec
 
 from attnctl.findings import Finding
 from attnctl.machine import Fact, Gpu, Status, Vendor
-from attnctl.probe.answers import CudaAnswer, NvmlAnswer, ask, reason, works
+from attnctl.probe.answers import CudaAnswer, CudaGpu, NvmlAnswer, NvmlGpu, ask, reason, works
 from attnctl.probe.cuda_findings import (
     Cuda,
     Nvml,
@@ -20,7 +20,7 @@ from attnctl.probe.cuda_presence import CONTROL_NODE, Presence, presence
 from attnctl.probe.cuda_sources import CUDA, NVML, Sources
 from attnctl.probe.host import Host, HostError
 from attnctl.probe.ledger import Ledger
-from attnctl.probe.pci import DEVICES, PciDevice
+from attnctl.probe.pci import DEVICES, PciDevice, bus_id
 from attnctl.probe.readings import Reading, settle
 from attnctl.probe.visibility import Visible
 
@@ -42,12 +42,26 @@ def probe_nvidia(
         ledger.missing("nvidia.gpus", source, NO_SIGN, "absent")
         return Vendor(status="absent", source=source, reason=NO_SIGN), ledger.facts, ()
     nvml, cuda = _ask(host, seen)
-    ledger.findings += no_driver(seen.devices) if not seen.askable else []
-    ledger.findings += library_findings(seen, nvml, cuda) if seen.askable else []
-    ledger.findings += gpu_findings(nvml)
+    ledger.findings += _problems(seen, nvml, cuda)
     gpus, open_to_use = _gpus(host, ledger, seen, nvml, cuda)
     vendor = _vendor(ledger, seen, nvml, cuda, gpus, open_to_use)
     return vendor, ledger.facts, tuple(ledger.findings)
+
+
+def _problems(seen: Presence, nvml: Nvml, cuda: Cuda) -> list[Finding]:
+    told = {bus_id(gpu.bus_id.value) for gpu in _listed_by(nvml) + _listed_by(cuda)}
+    undriven = no_driver(tuple(device for device in seen.devices if device.bus_id not in told))
+    if not seen.askable:
+        return undriven
+    if works(nvml) and not told and not seen.devices:
+        return []  # a driver on a machine without GPUs: an image that is used for both
+    # beside GPUs that work, one that is set aside for a virtual machine is no problem
+    odd = [finding for finding in undriven if not told or "vfio" not in finding.found]
+    return odd + library_findings(seen, nvml, cuda) + gpu_findings(nvml)
+
+
+def _listed_by(answer: Nvml | Cuda) -> list[NvmlGpu | CudaGpu]:
+    return [] if isinstance(answer, HostError) else list(answer.gpus)
 
 
 def _ask(host: Host, seen: Presence) -> tuple[Nvml, Cuda]:
@@ -120,7 +134,7 @@ def _status(
     if "timeout" in kinds:
         return "timeout", why
     # a driver with no GPU in the machine: everything was asked, and there is none
-    return ("absent", why) if works(nvml) and works(cuda) and not gpus else ("unknown", why)
+    return ("absent", why) if works(nvml) and not gpus else ("unknown", why)
 
 
 def _driver(ledger: Ledger, seen: Presence, nvml: Nvml) -> str | None:

@@ -41,7 +41,7 @@ def merge(host: Host, ledger: Ledger, index: int, sources: Sources) -> Gpu:
         shared_memory_bytes=_shared_memory(ledger, path, sources, capability),
         bandwidth_gbps=bandwidth_of(ledger, path, sources, memory),
         mig=mig,
-        nvlink_count=settle(ledger, f"{path}.nvlink_count", nvml_says(sources, "nvlinks")),
+        nvlink_count=_nvlinks(ledger, path, sources),
         fp64=_arithmetic(ledger, f"{path}.fp64", capability, _FIRST_FP64),
         fp16=_arithmetic(ledger, f"{path}.fp16", capability, _FIRST_FP16),
     )
@@ -93,6 +93,15 @@ def _mig(ledger: Ledger, path: str, sources: Sources) -> tuple[str, ...]:
     ledger.known(f"{path}.mig", NVML)
     instances = sources.nvml.mig if sources.nvml is not None else ()
     return tuple(instance.uuid.value for instance in instances if instance.uuid.value)
+
+
+def _nvlinks(ledger: Ledger, path: str, sources: Sources) -> int | None:
+    links: Reading[int] = nvml_says(sources, "nvlinks")
+    if links.value is None and "NotSupported" in links.reason:
+        why = "no NVLink, or none that a virtual machine shows"
+        ledger.missing(f"{path}.nvlink_count", NVML, why, "absent")
+        return None
+    return settle(ledger, f"{path}.nvlink_count", links)
 
 
 def _unit_count(

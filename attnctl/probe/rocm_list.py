@@ -46,7 +46,9 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def anything(self) -> bool:
-        return bool(self.devices or self.topology.gpus) or self.kfd is not None or self.wsl
+        """Whether a GPU may be there: a compute driver that lists none has none."""
+        listed = self.topology.gpus or self.topology.denied or self.devices
+        return bool(listed) or self.wsl or (self.kfd is not None and not self.topology.there)
 
 
 def seen_on(host: Host, pci: tuple[PciDevice, ...]) -> Seen:

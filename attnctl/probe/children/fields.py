@@ -31,20 +31,26 @@ def open_library(names: Iterable[str]) -> ctypes.CDLL:
 
     names: sonames, or full paths where the loader does not look by itself.
     """
-    problems = []
-    broken = False
+    tried, broken = [], []
     for name in names:
         try:
             return ctypes.CDLL(name)
         except OSError as error:
-            problems.append(str(error))
+            tried.append(name)
             # a file that is there and misses a dependency is named by that dependency's name
-            broken = broken or not str(error).startswith(f"{name}: cannot open shared object")
-    raise HostError("failed" if broken else "absent", "; ".join(dict.fromkeys(problems)))
+            if not str(error).startswith(f"{name}: cannot open shared object"):
+                broken.append(str(error))
+    if broken:
+        raise HostError("failed", "; ".join(broken))
+    raise HostError("absent", f"not found: {', '.join(tried)}")
 
 
 def print_answer(answer: Callable[[], Any]) -> None:
     """Prints what a child would answer, for a person who runs the module by hand."""
     import json
 
-    print(json.dumps(answer(), indent=1))
+    try:
+        told = answer()
+    except HostError as error:
+        told = {"error": [error.kind, error.detail]}
+    print(json.dumps(told, indent=1))
