@@ -139,9 +139,9 @@ def test_the_delta_rule_has_key_and_value_heads_of_its_own() -> None:
 def test_linear_layers_of_an_unknown_type_are_known_by_their_keys() -> None:
     """linear_* makes the delta rule, mamba_* with heads the second kind, neither lightning."""
     kinds = ["linear_attention"] * 5 + ["full_attention"]
-    assert groups(decoder("new", layer_types=kinds, **GDN))[1].kind == "gdn"
-    assert groups(decoder("new", layer_types=kinds, **MAMBA2))[1].kind == "mamba2"
-    assert groups(decoder("new", layer_types=kinds))[1].kind == "linear"
+    assert groups(decoder("novel", layer_types=kinds, **GDN))[1].kind == "gdn"
+    assert groups(decoder("novel", layer_types=kinds, **MAMBA2))[1].kind == "mamba2"
+    assert groups(decoder("novel", layer_types=kinds))[1].kind == "linear"
 
 
 def test_ones_of_minimax_are_softmax_and_zeros_linear() -> None:
@@ -204,7 +204,7 @@ def test_files_of_the_original_mamba_package_are_read() -> None:
 @pytest.mark.parametrize("missing", ["mamba_d_conv", "mamba_d_state"])
 def test_a_state_without_a_width_is_refused_by_name(missing: str) -> None:
     """No default is invented for a type that nobody knows."""
-    config = decoder("new", layer_types=["mamba"] * 6, **MAMBA2)
+    config = decoder("novel", layer_types=["mamba"] * 6, **MAMBA2)
     del config[missing]
     with pytest.raises(InputError, match=missing):
         read(config)
