@@ -43,7 +43,7 @@ def rwkv(config: Config) -> tuple[LayerGroup, ...]:
         size = size or Value(64, "head width of every published model")
         shape = (ratio(text, inner, size).value, size.value, size.value)
     state = State(
-        type=text.model_type or "rwkv",
+        type=_VERSIONS.get(text.model_type or "", text.model_type or "rwkv"),
         ssm_state=shape,
         token_shift=(2, hidden.value),
         ssm_dtype="float32",
@@ -65,6 +65,7 @@ def _all_layers(text: Keys, state: State, paths: dict[str, str]) -> tuple[LayerG
     return (LayerGroup(kind="recurrent_other", layers=layers, state=state, sources=paths),)
 
 
+_VERSIONS = {"rwkv": "rwkv4"}  # the type without a number is the fourth
 _LAYERS = ("num_hidden_layers", "num_blocks", "n_layer")
 
 

@@ -79,6 +79,13 @@ def test_a_pattern_without_a_window_is_full_attention() -> None:
     assert only(decoder("exaone4", sliding_window=None, sliding_window_pattern=None)).kind == "full"
 
 
+def test_layers_named_sliding_without_a_window_are_full_with_a_note() -> None:
+    """All layers are then alike, so none is marked as the one without positions."""
+    spec = read(decoder("exaone4", sliding_window=None, layer_types=["sliding_attention"] * 6))
+    assert [(g.kind, g.notes) for g in spec.groups] == [("full", {})]
+    assert any("no window for the sliding layers" in note for note in spec.notes)
+
+
 def test_layer_types_longer_than_the_model_lose_their_tail_with_a_note() -> None:
     """Prediction layers stand behind the decoder's."""
     spec = read(decoder(layer_types=["full_attention"] * 8))
