@@ -35,6 +35,11 @@ def text_type_of(model_type: str) -> str | None:
     return _table().text.get(model_type)
 
 
+def known_types() -> tuple[str, ...]:
+    """Every model type that the table has figures for."""
+    return tuple(_table().defaults)
+
+
 def is_known(model_type: str) -> bool:
     return model_type in _table().defaults or model_type in _table().text
 

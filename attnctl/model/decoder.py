@@ -45,6 +45,7 @@ def build(
     shared: Mapping[int, int] | None = None,
 ) -> tuple[LayerGroup, ...]:
     """Groups for a list of canonical layer names; `full` is the plain attention layer."""
+    names = _with_windows(text, names)
     needs_attention = any(name not in (*_LINEAR, *_STATES, "none") for name in names.value)
     base = full or (plain_layer(text, traits) if needs_attention else _nothing())
     alternates = len(set(names.value)) > 1
@@ -57,6 +58,14 @@ def build(
         ]
 
     return assemble(slots_of(text, names.value, shared or {}), of_slot, shared)
+
+
+def _with_windows(text: Keys, names: Value[list[str]]) -> Value[list[str]]:
+    """The same names, with full attention for sliding layers of a model without a window."""
+    if "sliding" not in names.value or windows.window_or_default(text) is not None:
+        return names
+    text.note(f"there is no window for the sliding layers of {names.source}: read as full")
+    return Value(["full" if name == "sliding" else name for name in names.value], names.source)
 
 
 def plain_layer(text: Keys, traits: Traits) -> LayerGroup:
@@ -181,7 +190,6 @@ def _by_window(text: Keys, depth: int, traits: Traits) -> Value[list[str]] | Non
 def _sliding(full: LayerGroup, text: Keys) -> LayerGroup:
     window = windows.window_or_default(text)
     if window is None:
-        text.note("layers named sliding have no window: read as full attention")
         return full
     if full.kind == "encoder_self":
         return windows.two_sided(full, window)

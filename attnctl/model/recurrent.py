@@ -13,7 +13,7 @@ from attnctl.model.keys import Keys, Value
 from attnctl.model.layer_names import names_in_file, repeated
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup, State
-from attnctl.model.states import need
+from attnctl.model.states import need, ratio
 
 
 def griffin(config: Config) -> tuple[LayerGroup, ...]:
@@ -41,9 +41,9 @@ def rwkv(config: Config) -> tuple[LayerGroup, ...]:
         shape: tuple[int, ...] = (3, inner.value)
     else:
         size = size or Value(64, "head width of every published model")
-        shape = (inner.value // size.value, size.value, size.value)
+        shape = (ratio(text, inner, size).value, size.value, size.value)
     state = State(
-        type=text.model_type or "rwkv",
+        type=_VERSIONS.get(text.model_type or "", text.model_type or "rwkv"),
         ssm_state=shape,
         token_shift=(2, hidden.value),
         ssm_dtype="float32",
@@ -55,9 +55,8 @@ def xlstm(config: Config) -> tuple[LayerGroup, ...]:
     """A matrix memory per head."""
     text = config.text
     hidden, heads = need(text, "hidden size", *HIDDEN), heads_of(text)
-    width = [_rounded(text, hidden, key, default) // heads.value
-             for key, default in (("qk_dim_factor", 0.5), ("v_dim_factor", 1.0))]  # fmt: skip
-    state = State(type="mlstm", ssm_state=(heads.value, width[0], width[1]), num_heads=heads.value)
+    key, value = (_width(text, hidden, heads, name) for name in _FACTORS)
+    state = State(type="mlstm", ssm_state=(heads.value, key, value), num_heads=heads.value)
     return _all_layers(text, state, {"state.num_heads": heads.source})
 
 
@@ -66,6 +65,7 @@ def _all_layers(text: Keys, state: State, paths: dict[str, str]) -> tuple[LayerG
     return (LayerGroup(kind="recurrent_other", layers=layers, state=state, sources=paths),)
 
 
+_VERSIONS = {"rwkv": "rwkv4"}  # the type without a number is the fourth
 _LAYERS = ("num_hidden_layers", "num_blocks", "n_layer")
 
 
@@ -93,10 +93,14 @@ def _rg_lru(text: Keys) -> LayerGroup:
     return LayerGroup(kind="recurrent_other", layers=(), state=state, sources=paths)
 
 
-def _rounded(text: Keys, hidden: Value[int], key: str, default: float) -> int:
-    """The width hidden x factor, rounded up to 64 as the model does."""
+_FACTORS = {"qk_dim_factor": 0.5, "v_dim_factor": 1.0}  # what the class of xlstm assumes
+
+
+def _width(text: Keys, hidden: Value[int], heads: Value[int], key: str) -> int:
+    """The head width: hidden x factor, rounded up to 64 as the model does, over the heads."""
     given = text.number(key)
-    exact = hidden.value * (given.value if given is not None else default)
+    exact = hidden.value * (given.value if given is not None else _FACTORS[key])
     if not 0 < exact < 2**40:
         raise text.wrong(given or hidden, "a factor that leaves a positive width")
-    return -(-int(exact) // 64) * 64
+    whole = Value(-(-int(exact) // 64) * 64 or 64, f"{hidden.source} * {key}")
+    return ratio(text, whole, heads).value

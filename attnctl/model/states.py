@@ -229,10 +229,10 @@ def _mamba2_widths(text: Keys, pure: bool) -> tuple[Value[int], Value[int], Valu
         return Value(heads.value * dim.value, f"{heads.source} * {dim.source}"), heads, dim
     inner = text.count("mamba_d_ssm", "d_inner") or _expanded(text)
     if heads is not None:
-        return inner, heads, _ratio(text, inner, heads)
+        return inner, heads, ratio(text, inner, heads)
     if dim is None:
         raise text.missing("heads of the state", *_HEADS)
-    return inner, _ratio(text, inner, dim), dim
+    return inner, ratio(text, inner, dim), dim
 
 
 def _mamba2_heads(text: Keys, pure: bool) -> tuple[Value[int] | None, Value[int] | None]:
@@ -249,9 +249,10 @@ def _mamba2_heads(text: Keys, pure: bool) -> tuple[Value[int] | None, Value[int]
     return heads, dim
 
 
-def _ratio(text: Keys, inner: Value[int], by: Value[int]) -> Value[int]:
+def ratio(text: Keys, inner: Value[int], by: Value[int]) -> Value[int]:
+    """The one over the other, where that is a whole number."""
     if inner.value % by.value:
-        raise text.wrong(by, f"a divisor of the inner width {inner.value} ({inner.source})")
+        raise text.wrong(by, f"a divisor of {inner.value} ({inner.source})")
     return Value(inner.value // by.value, f"{inner.source} / {by.source}")
 
 

@@ -13,7 +13,7 @@ from attnctl.model.keys import Keys, Value, sources
 from attnctl.model.layer_names import names_in_file
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
-from attnctl.model.states import need
+from attnctl.model.states import need, ratio
 
 _ZAMBA2_HYBRID = frozenset((6, 12, 18, 24, 30, 36, 42, 47, 51))
 
@@ -40,7 +40,7 @@ def _attention(text: Keys) -> LayerGroup:
     kv_heads = kv_heads_of(text, heads)
     hidden = need(text, "hidden size", *HIDDEN)
     stated = text.count("attention_head_dim")
-    size = stated or Value(2 * hidden.value // heads.value, f"2 * {hidden.source} / {heads.source}")
+    size = stated or ratio(text, Value(2 * hidden.value, f"2 * {hidden.source}"), heads)
     notes: dict[str, Any] = {"scale_from": size.value // 2}
     blocks = text.count("num_mem_blocks")
     if blocks is not None:
