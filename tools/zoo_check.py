@@ -163,7 +163,7 @@ FULL_TYPES = re.compile(r"full|global|^attention|hybrid")
 
 
 def compare_layer_types(groups: list[LayerGroup], types: Any) -> Iterator[str]:
-    """Compares how many layers attend to everything; other names differ too much between families."""
+    """Compares which layers attend to everything: other names differ too much between families."""
     if not isinstance(types, list) or not any("attention" in str(kind) for kind in types):
         return
     theirs = {i for i, kind in enumerate(types) if FULL_TYPES.search(str(kind))}

@@ -12,6 +12,7 @@ import msgspec
 
 from attnctl.model.encdec import DECODER, ENCODER
 from attnctl.model.keys import Keys
+from attnctl.model.nesting import Config
 from attnctl.model.shape import HIDDEN, Names, Shape, checked, group_of, read_shape
 from attnctl.model.spec import LayerGroup
 
@@ -72,6 +73,12 @@ DECODER_NAMES = Names(
 )
 
 
+def read(config: Config) -> tuple[LayerGroup, ...]:
+    """Reads the whole file: the text model inside some of them only names what to look for."""
+    root = config.root
+    return maskformer(root) if root.model_type == "maskformer" else read_detector(root)
+
+
 def read_detector(keys: Keys) -> tuple[LayerGroup, ...]:
     """Groups of plain attention; the notes of the decoder name what samples instead."""
     family = DETECTORS[keys.model_type or ""]
@@ -100,3 +107,11 @@ def cross_group(shape: Shape, form: Form) -> LayerGroup:
         size = shape.head_size
         return msgspec.structs.replace(group, head_size=2 * size, head_size_v=size)
     return group
+
+
+def maskformer(keys: Keys) -> tuple[LayerGroup, ...]:
+    """The DETR decoder that MaskFormer carries under decoder_config."""
+    inner = keys.sub("decoder_config")
+    decoder = (inner or keys).of_type("detr")
+    shape = checked(read_shape(decoder, DECODER_NAMES), decoder, DECODER_NAMES)
+    return group_of(shape, stack="decoder"), cross_group(shape, "plain")

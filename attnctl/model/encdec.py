@@ -12,6 +12,7 @@ import msgspec
 
 from attnctl.model.encoders import windowed_groups
 from attnctl.model.keys import LAYER_LIMIT, Keys, Value
+from attnctl.model.nesting import Config
 from attnctl.model.shape import HIDDEN, Names, Shape, checked, group_of, read_shape
 from attnctl.model.spec import LayerGroup
 
@@ -64,11 +65,8 @@ RELATIVE_BIAS = frozenset(
 )
 
 
-def is_encoder_decoder(keys: Keys) -> bool:
-    """True where the sizes of two stacks stand side by side in one object."""
-    split = any(name in keys.data for name in (*ENCODER.layers[:3], *ENCODER.heads[:3]))
-    other = any(name in keys.data for name in (*DECODER.layers, *DECODER.heads[:3]))
-    return (split and other) or keys.model_type in RELATIVE_BIAS
+def read(config: Config) -> tuple[LayerGroup, ...]:
+    return read_encoder_decoder(config.text)
 
 
 def read_encoder_decoder(keys: Keys) -> tuple[LayerGroup, ...]:

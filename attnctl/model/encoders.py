@@ -8,9 +8,11 @@ import msgspec
 
 from attnctl.model.groups import in_order
 from attnctl.model.keys import Keys
+from attnctl.model.nesting import Config
 from attnctl.model.shape import Shape, checked, complete, group_of, read_shape
 from attnctl.model.spec import LayerGroup
 from attnctl.model.two_sided import TwoSided, layer_windows
+from attnctl.model.variation import Slot, slots_of, varied
 
 # attention scores carry a bias that depends on the distance of the two tokens
 RELATIVE_BIAS = {
@@ -53,6 +55,10 @@ def is_decoder(keys: Keys) -> bool:
     return keys.is_true("is_decoder")
 
 
+def read(config: Config) -> tuple[LayerGroup, ...]:
+    return read_encoder(config.text)
+
+
 def read_encoder(keys: Keys) -> tuple[LayerGroup, ...]:
     """Groups of one plain encoder: one for each window in use."""
     shape = shape_of(keys)
@@ -76,23 +82,30 @@ def windowed_groups(
     keys: Keys, shape: Shape, notes: dict[str, Any] | None = None, stack: Any = None
 ) -> tuple[LayerGroup, ...]:
     """encoder_self groups, local layers apart from those that see everything."""
-    windows = layer_windows(keys, shape.layers or 0)
-    members: dict[TwoSided | None, list[int]] = {}
-    for layer, window in enumerate(windows):
-        members.setdefault(window, []).append(layer)
-    groups = []
-    for window, layers in members.items():
-        group = group_of(shape, layers=layers, notes=notes, stack=stack)
-        if window is not None:
-            group = msgspec.structs.replace(
-                group,
-                window=window.width,
-                window_right=window.side,
-                notes=group.notes | {"window_sides": [window.side, window.side]},
-                sources=group.sources | {"window": window.source},
-            )
-        groups.append(group)
-    return in_order(groups)
+    depth = shape.layers or 0
+    slots = slots_of(keys, ["encoder"] * depth, {})
+    windows = layer_windows(keys, depth)
+    members: dict[tuple[TwoSided | None, Slot], list[int]] = {}
+    for layer, demand in enumerate(zip(windows, slots, strict=True)):
+        members.setdefault(demand, []).append(layer)
+    plain = group_of(shape, notes=notes, stack=stack)
+    return in_order(
+        msgspec.structs.replace(seen_through(varied(plain, slot), window), layers=tuple(layers))
+        for (window, slot), layers in members.items()
+    )
+
+
+def seen_through(group: LayerGroup, window: TwoSided | None) -> LayerGroup:
+    """The group with a two-sided window, or as it is."""
+    if window is None:
+        return group
+    return msgspec.structs.replace(
+        group,
+        window=window.width,
+        window_right=window.side,
+        notes=group.notes | {"window_sides": [window.side, window.side]},
+        sources=group.sources | {"window": window.source},
+    )
 
 
 def notes_of(keys: Keys) -> dict[str, Any]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 from attnctl.model.keys import LAYER_LIMIT, Keys, Value, sources
+from attnctl.model.nesting import Config
 from attnctl.model.shape import GENERIC, Names, Shape, checked, complete, group_of, read_shape
 from attnctl.model.spec import LayerGroup
 
 Groups = tuple[LayerGroup, ...]
+
+
+def read(config: Config) -> Groups:
+    return PECULIAR[config.text.model_type or ""](config.text)
 
 
 def need(keys: Keys, what: str, *names: str) -> Value[int]:
@@ -87,14 +93,6 @@ def qformer(keys: Keys) -> Groups:
     return group_of(shape), group_of(shape, "cross", layers=across)
 
 
-def mask_decoder(keys: Keys) -> Groups:
-    """SAM's two-way decoder: points see themselves, then points and image see each other."""
-    shape = complete(keys)
-    rate = need(keys, "reduction of the cross-attention", "attention_downsample_rate")
-    across = msgspec.structs.replace(shape, head_size=max(1, (shape.head_size or 1) // rate.value))
-    return group_of(shape), group_of(across, "cross", notes={"directions": 2})
-
-
 def space_and_time(keys: Keys) -> Groups:
     """VideoPrism: layers over space, layers over time, and layers for the features of a clip."""
     names = ("num_spatial_layers", "num_temporal_layers", "num_auxiliary_layers")
@@ -112,101 +110,39 @@ def mllama_vision(keys: Keys) -> Groups:
     return (group_of(msgspec.structs.replace(shape, layers=total), notes={"global": globals_}),)
 
 
-def streaming(keys: Keys) -> Groups:
-    """Causal layers with a window, whose cache lets sound be encoded as it comes in."""
-    shape = complete(keys)
-    window = keys.count_or_default("sliding_window")
-    if window is None:
-        return (group_of(shape, "full"),)
-    return (group_of(shape, "sliding", window=window.value),)
-
-
-def moonshine_streaming(keys: Keys) -> Groups:
-    """A window for each layer: so many frames back, so many ahead."""
-    shape = complete(keys)
-    pairs = keys.items("sliding_windows")
-    if pairs is None or len(pairs.value) < (shape.layers or 0):
-        raise keys.missing("list of windows, one for each layer", "sliding_windows")
-    members: dict[tuple[int, int], list[int]] = {}
-    for layer, pair in enumerate(list(keys.each(pairs))[: shape.layers]):
-        members.setdefault(two_counts(keys, pair), []).append(layer)
+def fastspeech2(keys: Keys) -> Groups:
+    """Encoder and decoder both see everything at once; nothing crosses over."""
     return tuple(
-        group_of(
-            shape,
-            layers=layers,
-            window=left + right,
-            window_right=right,
-            notes={"window_sides": [left, right]},
-        )
-        for (left, right), layers in members.items()
+        group_of(complete(keys, names), stack=stack) for stack, names in FASTSPEECH.items()
     )
 
 
-def two_counts(keys: Keys, pair: Value[object]) -> tuple[int, int]:
-    value = pair.value
-    if not isinstance(value, list) or len(value) != 2:
-        raise keys.wrong(pair, "a pair of window sides")
-    left, right = value
-    if not (isinstance(left, int) and isinstance(right, int) and left > 0 and right >= 0):
-        raise keys.wrong(pair, "a pair of window sides")
-    return left, right
+def prefixed(stack: str) -> Names:
+    return Names(
+        layers=(f"{stack}_layers",),
+        heads=(f"{stack}_num_attention_heads",),
+        kv_heads=(),
+        head_size=(),
+        hidden=("hidden_size",),
+    )
 
 
-def conformer_lookback(keys: Keys) -> Groups:
-    """Chunks that look back over a window and ahead inside their own chunk only."""
-    shape = complete(keys)
-    window = keys.count_or_default("sliding_window")
-    notes = {} if window is None else {"left_context": window.value - 1}
-    return (group_of(shape, notes=notes),)
-
-
-def maskformer(keys: Keys) -> Groups:
-    """The DETR decoder that it carries under decoder_config."""
-    inner = keys.sub("decoder_config")
-    decoder = (inner or keys).of_type("detr")
-    shape = complete(decoder, MASKFORMER)
-    return group_of(shape, stack="decoder"), group_of(shape, "cross", stack="decoder")
-
-
-MASKFORMER = Names(
-    layers=("decoder_layers", "num_hidden_layers"),
-    heads=("decoder_attention_heads", "num_attention_heads"),
-    kv_heads=(),
-    head_size=(),
-    hidden=("d_model", "hidden_size"),
-)
-
+FASTSPEECH: dict[Literal["encoder", "decoder"], Names] = {
+    "encoder": prefixed("encoder"),
+    "decoder": prefixed("decoder"),
+}
 PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "blip_2_qformer": qformer,
-    "edgetam_mask_decoder": mask_decoder,
-    "edgetam_video_mask_decoder": mask_decoder,
     "efficientloftr": each_also_crosses,
+    "fastspeech2_conformer": fastspeech2,
     "instructblip_qformer": qformer,
     "instructblipvideo_qformer": qformer,
     "lightglue": each_also_crosses,
     "lxmert": lxmert,
-    "maskformer": maskformer,
-    "mimi": streaming,
-    "mimi_decoder": streaming,
-    "mimi_encoder": streaming,
     "mllama_vision_model": mllama_vision,
-    "moonshine_streaming_encoder": moonshine_streaming,
-    "nemotron_asr_streaming_encoder": conformer_lookback,
     "perceiver": perceiver,
-    "pocket_tts_audio_tokenizer": streaming,
-    "pocket_tts_audio_tokenizer_decoder": streaming,
-    "pocket_tts_audio_tokenizer_encoder": streaming,
-    "sam2_mask_decoder": mask_decoder,
-    "sam2_video_mask_decoder": mask_decoder,
     "sam3_detr_decoder": each_also_crosses,
     "sam3_lite_text_detr_decoder": each_also_crosses,
-    "sam3_lite_text_mask_decoder": mask_decoder,
-    "sam3_mask_decoder": mask_decoder,
-    "sam3_tracker_mask_decoder": mask_decoder,
-    "sam3_tracker_video_mask_decoder": mask_decoder,
-    "sam_hq_mask_decoder": mask_decoder,
-    "sam_mask_decoder": mask_decoder,
     "superglue": superglue,
     "videoprism_vision_model": space_and_time,
-    "voxtral_realtime_encoder": streaming,
 }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from attnctl.model.keys import LAYER_LIMIT, Keys, Value
+from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
 
 DEPTHS = ("depths", "depth", "blocks_per_stage")
@@ -36,6 +37,10 @@ def in_stages(keys: Keys) -> bool:
     """True where depth or heads come as lists: a model that `read_stages` can read."""
     fixed = keys.model_type in FIXED_DEPTHS
     return per_stage(keys, *HEADS) is not None or (fixed and per_stage(keys, *WIDTHS) is not None)
+
+
+def read(config: Config) -> tuple[LayerGroup, ...]:
+    return read_stages(config.text)
 
 
 def read_stages(keys: Keys) -> tuple[LayerGroup, ...]:

@@ -26,12 +26,14 @@ WHOLE_WIDTH: Mapping[str, tuple[str, ...]] = {
     "modernbert": ("local_attention",),
     "longformer": ("attention_window",),
     "led": ("attention_window",),
+    "t5gemma2_text": ("sliding_window",),
 }
 # families that look this many tokens to either side
 HALF_WIDTH: Mapping[str, tuple[str, ...]] = {
     "embedding_gemma2_text": ("sliding_window",),
     "neomme": ("sliding_window",),
     "openai_privacy_filter": ("sliding_window",),
+    "t5_gemma_module": ("sliding_window",),
     "ultrabert": ("sliding_window",),
     "longt5": ("local_radius",),
 }
@@ -59,7 +61,22 @@ def stated_windows(keys: Keys, layers: int) -> Sequence[TwoSided] | None:
     given = keys.count_or_default(*(names or halves))
     if given is None:
         return None
-    return [whole(given) if names else each_side(given)] * layers
+    common = whole(given) if names else each_side(given)
+    own = overrides(keys)
+    return [own.get(layer, common) for layer in range(layers)]
+
+
+def overrides(keys: Keys) -> Mapping[int, TwoSided]:
+    """Windows that `per_layer_config` gives to single layers."""
+    section = keys.sub("per_layer_config")
+    found: dict[int, TwoSided] = {}
+    for layer, entry in section.data.items() if section else ():
+        if not (str(layer).isdigit() and len(str(layer)) < 6 and isinstance(entry, dict)):
+            continue
+        half = Keys(entry, section.path, keys.ledger).count("sliding_window") if section else None
+        if half is not None:
+            found[int(layer)] = each_side(half)
+    return found
 
 
 def whole(width: Value[int]) -> TwoSided:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnctl.exits import InputError
+from attnctl.model.encoder_types import staged
 from attnctl.model.keys import Keys
+from attnctl.model.nesting import Config
 from attnctl.model.shape import Shape, read_shape
 from attnctl.model.spec import Tower
-from attnctl.model.stages import in_stages, read_stages
+from attnctl.model.stages import read_stages
 
 VISION_KEYS = (
     "vision_config",
@@ -55,11 +57,10 @@ NAMED = {
 }
 
 
-def read_towers(levels: Iterable[Keys]) -> tuple[Tower | None, Tower | None]:
-    """The vision and the audio tower of a config; `levels` run from the file's root inwards."""
-    levels = tuple(levels)
-    vision = find_tower(levels, VISION_KEYS, VISION_NAMES)
-    return vision, find_tower(levels, AUDIO_KEYS, AUDIO_NAMES)
+def towers(config: Config) -> tuple[Tower | None, Tower | None]:
+    """The vision tower and the audio tower, each None where the file has none."""
+    vision = find_tower(config.chain, VISION_KEYS, VISION_NAMES)
+    return vision, find_tower(config.chain, AUDIO_KEYS, AUDIO_NAMES)
 
 
 def find_tower(
@@ -103,7 +104,7 @@ def first_text(keys: Keys, name: str) -> str | None:
 def read_tower(keys: Keys, depth: int = 3) -> Tower:
     """What the tower's own object says; sizes that it leaves open stay None."""
     try:
-        if in_stages(keys):
+        if staged(keys):
             return staged_tower(keys)
         shape = read_shape(keys)
     except InputError as error:
