@@ -71,8 +71,10 @@ def grouped(outcomes: list[Outcome]) -> str:
 
 def reason(outcome: Outcome) -> str:
     """The sentence without what is particular to one file, so that equal reasons meet."""
+    if outcome.status == "crash":
+        return outcome.text.strip().splitlines()[-1]
     text = re.sub(r"\S*" + re.escape(outcome.model_type) + r"\.json:? ?", "", outcome.text)
-    return text.replace(f"'{outcome.model_type}'", "this model type")
+    return re.sub(rf"'?\b{re.escape(outcome.model_type)}\b'?", "this model type", text)
 
 
 def show(report: Report) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from attnctl.model.blocks import Form, layer_forms, square_notes
 from attnctl.model.groups import in_order
 from attnctl.model.keys import Keys
 from attnctl.model.nesting import Config
@@ -84,15 +85,31 @@ def windowed_groups(
     """encoder_self groups, local layers apart from those that see everything."""
     depth = shape.layers or 0
     slots = slots_of(keys, ["encoder"] * depth, {})
-    windows = layer_windows(keys, depth)
-    members: dict[tuple[TwoSided | None, Slot], list[int]] = {}
-    for layer, demand in enumerate(zip(windows, slots, strict=True)):
+    demands = zip(layer_windows(keys, depth), layer_forms(keys, depth), slots, strict=True)
+    members: dict[tuple[TwoSided | None, Form, Slot], list[int]] = {}
+    for layer, demand in enumerate(demands):
         members.setdefault(demand, []).append(layer)
-    plain = group_of(shape, notes=notes, stack=stack)
+    plain = group_of(shape, notes=notes, stack=stack, softcap=softcap_of(keys))
     return in_order(
-        msgspec.structs.replace(seen_through(varied(plain, slot), window), layers=tuple(layers))
-        for (window, slot), layers in members.items()
+        msgspec.structs.replace(
+            formed(keys, seen_through(varied(plain, slot), window), form), layers=tuple(layers)
+        )
+        for (window, form, slot), layers in members.items()
     )
+
+
+def softcap_of(keys: Keys) -> float | None:
+    """The cap of the scores, in audio encoders that state one."""
+    given = keys.number("attention_logit_cap", "conf_attention_logit_cap")
+    return given.value if given is not None and given.value > 0 else None
+
+
+def formed(keys: Keys, group: LayerGroup, form: Form) -> LayerGroup:
+    if form == "convolution":
+        return LayerGroup(kind="none", layers=(), stack=group.stack)
+    if form == "square":
+        return msgspec.structs.replace(group, notes=group.notes | square_notes(keys))
+    return group
 
 
 def seen_through(group: LayerGroup, window: TwoSided | None) -> LayerGroup:

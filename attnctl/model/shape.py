@@ -140,6 +140,7 @@ def group_of(
     layers: Sequence[int] | None = None,
     window: int | None = None,
     window_right: int | None = None,
+    softcap: float | None = None,
     notes: dict[str, Any] | None = None,
 ) -> LayerGroup:
     """The layers of a complete `shape` as one group; `layers` defaults to all of them."""
@@ -152,6 +153,7 @@ def group_of(
         num_kv_heads=shape.num_kv_heads,
         window=window,
         window_right=window_right,
+        softcap=softcap,
         notes=notes or {},
         sources=shape.sources,
     )
