@@ -120,6 +120,7 @@ def differences(spec: ModelSpec, opinion: dict[str, Any]) -> Iterator[str]:
     attention = [g for g in groups if g.kind in ATTENTION]
     if not opinion or not groups:
         return
+    yield from compare_tasks(spec, opinion.get("tasks", []))
     layers = {layer for group in groups for layer in group.layers}
     yield from compare("layers", {len(layers)}, opinion.get("num_hidden_layers"))
     if any(group.kind.startswith("mla") for group in groups):
@@ -132,6 +133,24 @@ def differences(spec: ModelSpec, opinion: dict[str, Any]) -> Iterator[str]:
         yield from compare("head size", {g.head_size for g in attention}, head_dim(opinion))
         yield from compare_windows(attention, opinion)
     yield from compare_layer_types(groups, opinion.get("layer_types"))
+
+
+GENERATING = frozenset(
+    "causal_lm image_text_to_text multimodal_lm seq_to_seq_causal_lm speech_seq_2_seq".split()
+)
+CACHING = frozenset(
+    "full sliding chunked blocksparse mla mla_sparse gdn kda mamba1 mamba2 linear recurrent_other".split()
+)
+
+
+def compare_tasks(spec: ModelSpec, tasks: list[str]) -> Iterator[str]:
+    """A model that generates has causal layers; one that only fills masks has none."""
+    causal = any(group.kind in CACHING for group in spec.groups)
+    generates = bool(GENERATING.intersection(tasks))
+    if generates and not causal:
+        yield "kind: ours has no causal layers, transformers generates with it"
+    if causal and not generates and "masked_lm" in tasks:
+        yield "kind: ours is causal, transformers only fills masks with it"
 
 
 def compare(what: str, ours: set[int | None], theirs: Any) -> Iterator[str]:

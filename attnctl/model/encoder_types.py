@@ -20,7 +20,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         """albert align_text_model altclip_text_model bert bert-generation big_bird
         blip_text_model bridgetower bridgetower_text_model bros camembert canine
         chinese_clip_text_model clap_text_model clvp_encoder convbert data2vec-text deberta
-        deberta-v2 distilbert dpr electra ernie esm esmc eurobert flaubert flava_text_model funnel
+        deberta-v2 distilbert dpr electra embedding_gemma2_text ernie esm esmc eurobert flaubert flava_text_model funnel
         gte ibert jina_embeddings_v3 layoutlm layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
         markuplm megatron-bert mobilebert modernbert mpnet neomme new nomic_bert
         openai_privacy_filter rembert roberta roberta-prelayernorm roc_bert roformer
@@ -77,7 +77,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         pix2struct_text_model rag speech-encoder-decoder t5gemma t5gemma2 vision-encoder-decoder"""
     ),
     "parts:read": _names(
-        """bark chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
+        """bark blt chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
         edgetam_vision_model esmfold2 fastspeech2_conformer_with_hifigan granite_speech5_ctc
         higgs_audio_v2_tokenizer lasr_ctc nemotron3_5_asr nemotron3_5_transcribe_audio
         nemotron3_diarization nemotron_asr_streaming parakeet_ctc parakeet_rnnt parakeet_tdt
