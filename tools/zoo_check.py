@@ -17,6 +17,7 @@ import msgspec
 
 from attnctl.exits import AttnctlError
 from attnctl.model.spec import LayerGroup, ModelSpec
+from tools.zoo_known import EXPLAINED, SHARED_SOURCE
 
 Read = Callable[[Path], ModelSpec]
 NO_LAYERS = "no attention or state layers"
@@ -52,7 +53,18 @@ class Report(msgspec.Struct, frozen=True):
     @property
     def doubtful(self) -> list[Outcome]:
         """Those said to have no such layers although transformers' source names some."""
-        return [outcome for outcome in self.having("none") if outcome.evidence]
+        none = self.having("none")
+        return [o for o in none if o.evidence and o.model_type not in SHARED_SOURCE]
+
+    @property
+    def odd(self) -> list[Outcome]:
+        """Those read otherwise than transformers' attributes say, and not yet explained."""
+        return [o for o in self.outcomes if o.odd and o.model_type not in EXPLAINED]
+
+    @property
+    def explained(self) -> list[Outcome]:
+        """Those that differ for a reason that is known."""
+        return [o for o in self.outcomes if o.odd and o.model_type in EXPLAINED]
 
     @property
     def passed(self) -> bool:
@@ -136,16 +148,19 @@ def differences(spec: ModelSpec, opinion: dict[str, Any]) -> Iterator[str]:
 
 
 GENERATING = frozenset(
-    "causal_lm image_text_to_text multimodal_lm seq_to_seq_causal_lm speech_seq_2_seq".split()
-)
-CACHING = frozenset(
-    "full sliding chunked blocksparse mla mla_sparse gdn kda mamba1 mamba2 linear recurrent_other".split()
+    {
+        "causal_lm",
+        "image_text_to_text",
+        "multimodal_lm",
+        "seq_to_seq_causal_lm",
+        "speech_seq_2_seq",
+    }
 )
 
 
 def compare_tasks(spec: ModelSpec, tasks: list[str]) -> Iterator[str]:
     """A model that generates has causal layers; one that only fills masks has none."""
-    causal = any(group.kind in CACHING for group in spec.groups)
+    causal = any(group.causal and group.kind != "none" for group in spec.groups)
     generates = bool(GENERATING.intersection(tasks))
     if generates and not causal:
         yield "kind: ours has no causal layers, transformers generates with it"

@@ -57,6 +57,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "nemotron:hybrid": ("nemotron_h",),
     "nemotron:pruned": ("nemotron-nas",),
     "phi3small:read": ("phi3small",),
+    "prefix_lm:read": ("paligemma",),
     "recurrent:griffin": ("recurrent_gemma",),
     "recurrent:rwkv": ("rwkv", "rwkv5", "rwkv6", "rwkv7"),
     "recurrent:xlstm": ("xlstm",),
