@@ -17,9 +17,6 @@ from attnctl.model.traits import PLAIN
 def inkling(config: Config) -> tuple[LayerGroup, ...]:
     """Inkling: local layers with heads of their own; K, V and both block outputs are convolved."""
     text = config.text
-    names = names_in_file(text, depth_of(text).value)
-    if names is None:
-        raise text.missing("list of layer kinds", "layer_types")
     whole = decoder.plain_layer(text, PLAIN)
     local = with_heads(
         whole,
@@ -27,19 +24,27 @@ def inkling(config: Config) -> tuple[LayerGroup, ...]:
         text.count_or_default("swa_num_key_value_heads"),
         text.count_or_default("swa_head_dim"),
     )
-    near = [i for i, name in enumerate(names.value) if name == "hybrid_sliding"]
-    far = [i for i, name in enumerate(names.value) if name != "hybrid_sliding"]
     kernel = states.need(text, "convolution width", "conv_kernel_size", "sconv_kernel_size")
     hidden = states.need(text, "width", "hidden_size")
+    near, far = near_and_far(text)
     groups = []
     for layers, layer in ((near, local), (far, whole)):
         if layers:
             group = windows.slid(layer, window_of(text), text) if layer is local else layer
             groups += [
-                msgspec.structs.replace(biased(text, group), layers=tuple(layers)),
-                four_convolutions(layer, kernel, hidden, tuple(layers)),
+                msgspec.structs.replace(biased(text, group), layers=layers),
+                four_convolutions(layer, kernel, hidden, layers),
             ]
     return in_order(groups)
+
+
+def near_and_far(text: Keys) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids of the layers with a window, and of those without."""
+    depth = depth_of(text).value
+    names = names_in_file(text, depth)
+    kinds = names.value if names else ["hybrid"] * depth
+    near = tuple(i for i, name in enumerate(kinds) if name.endswith("sliding"))
+    return near, tuple(i for i in range(depth) if i not in near)
 
 
 def window_of(text: Keys) -> Value[int]:
@@ -76,16 +81,19 @@ def four_convolutions(
 def zaya(config: Config) -> tuple[LayerGroup, ...]:
     """ZAYA: Q and K pass two convolutions, and half of V is that of the token before."""
     text = config.text
-    depth = depth_of(text)
-    layers = tuple(range(depth.value))
-    layer = msgspec.structs.replace(decoder.plain_layer(text, PLAIN), layers=layers)
+    layer = decoder.plain_layer(text, PLAIN)
+    near, far = near_and_far(text)
+    attention = [msgspec.structs.replace(layer, layers=far)]
+    if near:
+        local = windows.slid(layer, windows.window_or_default(text), text)
+        attention.append(msgspec.structs.replace(local, layers=near))
     first = states.need(text, "first convolution width", "cca_time0")
     second = states.need(text, "second convolution width", "cca_time1")
     size = layer.head_size or 0
     kv_heads = layer.num_kv_heads or 0
     convolved = LayerGroup(
         kind="short_conv",
-        layers=layers,
+        layers=tuple(sorted((*near, *far))),
         state=State(
             type="short_conv",
             conv_state=(((layer.num_heads or 0) + kv_heads) * size, first.value + second.value - 2),
@@ -94,7 +102,7 @@ def zaya(config: Config) -> tuple[LayerGroup, ...]:
         notes={"delayed_value": kv_heads * size // 2},
         sources={"conv_kernel": f"{first.source} + {second.source}"},
     )
-    return layer, convolved
+    return in_order((*attention, convolved))
 
 
 def reference_window(config: Config) -> tuple[LayerGroup, ...]:

@@ -20,10 +20,10 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         """albert align_text_model altclip_text_model bert bert-generation big_bird
         blip_text_model bridgetower bridgetower_text_model bros camembert canine
         chinese_clip_text_model clap_text_model clvp_encoder convbert data2vec-text deberta
-        deberta-v2 distilbert dpr electra embedding_gemma2_text ernie esm esmc eurobert flaubert flava_text_model funnel
-        gte ibert jina_embeddings_v3 layoutlm layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
+        deberta-v2 deepseek_ocr2_encoder distilbert dpr electra embedding_gemma2_text ernie esm
+        esmc eurobert flaubert flava_text_model funnel gte ibert jina_embeddings_v3 layoutlm layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
         markuplm megatron-bert mobilebert modernbert mpnet neomme new nomic_bert
-        openai_privacy_filter rembert roberta roberta-prelayernorm roc_bert roformer
+        openai_privacy_filter rembert roberta roberta-prelayernorm roc_bert roformer t5gemma2_text
         sam3_lite_text_text_model siglip2_text_model siglip_text_model splinter squeezebert tapas
         tipsv2_text_model tvp ultrabert videoprism_text_model vilt visual_bert xlm xlm-roberta
         xlm-roberta-flash xlm-roberta-xl xlnet xmod
@@ -54,7 +54,9 @@ ENCODERS: Mapping[str, frozenset[str]] = {
     "peculiar:read": _names(
         """blip_2_qformer efficientloftr fastspeech2_conformer instructblip_qformer
         instructblipvideo_qformer lightglue lxmert mllama_vision_model perceiver sam3_detr_decoder
-        sam3_lite_text_detr_decoder superglue videoprism_vision_model"""
+        sam3_detr_encoder sam3_geometry_encoder sam3_lite_text_detr_decoder
+        sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder superglue
+        videoprism_vision_model"""
     ),
     "mask_decoder:read": _names(
         """edgetam_mask_decoder edgetam_video_mask_decoder sam2_mask_decoder
@@ -162,7 +164,8 @@ def is_encoder(keys: Keys) -> bool:
 
 def _talks(keys: Keys) -> bool:
     """True where the keys are those of a generating model, whatever its name ends in."""
-    return "vocab_size" in keys.data and keys.is_true("use_cache")
+    causal = keys.model_type == "blt_local_encoder"
+    return causal or ("vocab_size" in keys.data and keys.is_true("use_cache"))
 
 
 def looks_like_vision(keys: Keys) -> bool:

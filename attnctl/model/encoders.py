@@ -46,6 +46,7 @@ CAUSAL = frozenset(
         "owlvit_text_model",
         "timesfm",
         "timesfm2_5",
+        "videoprism_text_model",
         "xclip_text_model",
     }
 )
@@ -100,7 +101,8 @@ def windowed_groups(
 
 def softcap_of(keys: Keys) -> float | None:
     """The cap of the scores, in audio encoders that state one."""
-    given = keys.number("attention_logit_cap", "conf_attention_logit_cap")
+    names = ("attention_logit_cap", "conf_attention_logit_cap", "attn_logit_softcapping")
+    given = keys.number(*names)
     return given.value if given is not None and given.value > 0 else None
 
 

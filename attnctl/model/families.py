@@ -34,6 +34,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "deepseek_v4:read": ("deepseek_v4",),
     "falcon:falcon": ("falcon", "RefinedWeb", "RefinedWebModel"),
     "falcon:gpt_bigcode": ("gpt_bigcode",),
+    "gated_cross:evolla": ("evolla", "EvollaModel"),
+    "gated_cross:idefics": ("idefics",),
     "gemma:gemma3n": ("gemma3n", "gemma3n_text"),
     "gemma:gemma4": (
         "gemma4",

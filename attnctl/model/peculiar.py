@@ -80,7 +80,7 @@ def superglue(keys: Keys) -> Groups:
 
 
 def each_also_crosses(keys: Keys) -> Groups:
-    """Every layer sees its own image, then the other."""
+    """Every layer sees its own side, then the other: two images, or image and prompt."""
     shape = complete(keys)
     return group_of(shape), group_of(shape, "cross")
 
@@ -142,7 +142,11 @@ PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "mllama_vision_model": mllama_vision,
     "perceiver": perceiver,
     "sam3_detr_decoder": each_also_crosses,
+    "sam3_detr_encoder": each_also_crosses,
+    "sam3_geometry_encoder": each_also_crosses,
     "sam3_lite_text_detr_decoder": each_also_crosses,
+    "sam3_lite_text_detr_encoder": each_also_crosses,
+    "sam3_lite_text_geometry_encoder": each_also_crosses,
     "superglue": superglue,
     "videoprism_vision_model": space_and_time,
 }
