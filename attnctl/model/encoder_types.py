@@ -21,7 +21,8 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         blip_text_model bridgetower bridgetower_text_model bros camembert canine
         chinese_clip_text_model clap_text_model clvp_encoder convbert data2vec-text deberta
         deberta-v2 deepseek_ocr2_encoder distilbert dpr electra embedding_gemma2_text ernie esm
-        esmc eurobert flaubert flava_text_model funnel gte ibert jina_embeddings_v3 layoutlm layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
+        esmc eurobert flaubert flava_text_model funnel gte ibert jina_embeddings_v3 layoutlm
+        layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
         markuplm megatron-bert mobilebert modernbert mpnet neomme new nomic_bert
         openai_privacy_filter rembert roberta roberta-prelayernorm roc_bert roformer t5gemma2_text
         sam3_lite_text_text_model siglip2_text_model siglip_text_model splinter squeezebert tapas

@@ -1,4 +1,4 @@
-"""Encoders and encoder-decoders: which stacks there are, how their layers see, how wide they are."""
+"""Encoders and encoder-decoders: which stacks there are, how layers see, how wide they are."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ def groups(config: dict[str, Any]) -> tuple[LayerGroup, ...]:
 
 def in_short(config: dict[str, Any]) -> list[tuple[Any, ...]]:
     """(stack, kind, number of layers, heads, head size) of each group."""
-    return [
-        (g.stack, g.kind, len(g.layers), g.num_heads, g.head_size) for g in groups(config)
-    ]
+    return [(g.stack, g.kind, len(g.layers), g.num_heads, g.head_size) for g in groups(config)]
 
 
 BART = {
