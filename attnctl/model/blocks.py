@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from attnctl.model.class_patterns import assumed_types
 from attnctl.model.keys import Keys
 
 Form = Literal["whole", "square", "convolution"]
@@ -14,7 +15,7 @@ SQUARE_LAYERS = ("window_block_indices", "window_block_indexes")
 
 def layer_forms(keys: Keys, layers: int) -> tuple[Form, ...]:
     """What each layer sees: the whole input, or a square of patches; or that it convolves."""
-    types = keys.items("layer_types")
+    types = keys.items("layer_types") or assumed_types(keys, layers)
     if types is not None and len(types.value) >= layers:
         return tuple(form_of(str(name)) for name in types.value[:layers])
     whole = first_ids(keys, WHOLE_LAYERS)
@@ -35,7 +36,8 @@ def first_ids(keys: Keys, names: tuple[str, ...]) -> frozenset[int] | None:
         given = keys.wholes(name)
         if given is not None:
             return frozenset(given.value)
-    return None
+    assumed = keys.default(*(name for name in names if name not in keys.data))
+    return frozenset(assumed.value) if assumed and isinstance(assumed.value, list) else None
 
 
 def square_notes(keys: Keys) -> dict[str, int | bool]:

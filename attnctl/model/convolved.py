@@ -6,6 +6,7 @@ import msgspec
 
 from attnctl.model import decoder, states, windows
 from attnctl.model.attention import depth_of, with_heads
+from attnctl.model.class_patterns import assumed_types
 from attnctl.model.groups import in_order
 from attnctl.model.keys import Keys, Value
 from attnctl.model.layer_names import names_in_file
@@ -42,7 +43,8 @@ def near_and_far(text: Keys) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Ids of the layers with a window, and of those without."""
     depth = depth_of(text).value
     names = names_in_file(text, depth)
-    kinds = names.value if names else ["hybrid"] * depth
+    assumed = names or assumed_types(text, depth)
+    kinds = assumed.value if assumed else ["hybrid"] * depth
     near = tuple(i for i, name in enumerate(kinds) if name.endswith("sliding"))
     return near, tuple(i for i in range(depth) if i not in near)
 

@@ -12,6 +12,7 @@ from attnctl.model.keys import Keys
 from attnctl.model.nesting import Config
 from attnctl.model.shape import Shape, checked, complete, group_of, read_shape
 from attnctl.model.spec import LayerGroup
+from attnctl.model.stages import per_stage
 from attnctl.model.two_sided import TwoSided, layer_windows
 from attnctl.model.variation import Slot, slots_of, varied
 
@@ -54,7 +55,8 @@ CAUSAL = frozenset(
 
 def is_decoder(keys: Keys) -> bool:
     """True where a BERT-like config is switched to a causal decoder."""
-    return keys.is_true("is_decoder")
+    stated = keys.flag("is_decoder")
+    return stated.value if stated is not None else keys.model_type == "blip_text_model"
 
 
 def read(config: Config) -> tuple[LayerGroup, ...]:
@@ -103,6 +105,8 @@ def softcap_of(keys: Keys) -> float | None:
     """The cap of the scores, in audio encoders that state one."""
     names = ("attention_logit_cap", "conf_attention_logit_cap", "attn_logit_softcapping")
     given = keys.number(*names)
+    if given is None and not keys.has(*names) and (assumed := keys.default(*names)):
+        return float(assumed.value)
     return given.value if given is not None and given.value > 0 else None
 
 
@@ -157,8 +161,8 @@ def convbert(keys: Keys) -> Shape:
 
 def funnel(keys: Keys) -> Shape:
     """Layers are those of all blocks, each as often as it repeats, and of the decoder."""
-    blocks = keys.wholes("block_sizes")
-    repeats = keys.wholes("block_repeats")
+    blocks = per_stage(keys, "block_sizes")
+    repeats = per_stage(keys, "block_repeats")
     if blocks is None:
         raise keys.missing("list of block sizes", "block_sizes")
     times = repeats.value if repeats else (1,) * len(blocks.value)

@@ -133,7 +133,7 @@ def causal(own: Keys) -> Groups:
 def cross_of(own: Keys, groups: list[LayerGroup]) -> LayerGroup:
     """Cross-attention in every layer, of its own sizes where the file states them."""
     layers = sorted({layer for group in groups for layer in group.layers})
-    if own.has("cross_num_attention_heads"):
+    if own.count_or_default("cross_num_attention_heads") is not None:
         return group_of(complete(own, CROSS), "cross", stack="decoder", layers=layers)
     first = groups[0] if groups else None
     if first is None:

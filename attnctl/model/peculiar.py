@@ -69,7 +69,7 @@ def sized(layers: Value[int], heads: Value[int], width: Value[int]) -> Shape:
 
 def superglue(keys: Keys) -> Groups:
     """Layers alternate between one image and the other."""
-    kinds = keys.items("gnn_layers_types")
+    kinds = keys.items("gnn_layers_types") or keys.default("gnn_layers_types")
     if kinds is None:
         raise keys.missing("list of layer kinds", "gnn_layers_types")
     shape = msgspec.structs.replace(read_shape(keys), layers=len(kinds.value))

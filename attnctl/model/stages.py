@@ -116,7 +116,8 @@ def grown_widths(keys: Keys, stages: int) -> Value[tuple[int, ...]]:
 
 def value_sizes(keys: Keys, sizes: Sequence[int]) -> tuple[int, ...]:
     """V widths: those of K, but for LeViT's attention_ratio."""
-    ratios = per_stage(keys, "attention_ratio") if keys.has("key_dim") else None
+    levit = keys.model_type == "levit" or keys.has("key_dim")
+    ratios = per_stage(keys, "attention_ratio") if levit else None
     if ratios is None:
         return tuple(sizes)
     return tuple(ratio * size for ratio, size in zip(ratios.value, sizes, strict=False))

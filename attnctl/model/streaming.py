@@ -12,7 +12,7 @@ Groups = tuple[LayerGroup, ...]
 
 def read(config: Config) -> Groups:
     keys = config.text
-    if keys.has("sliding_windows"):
+    if keys.model_type == "moonshine_streaming_encoder":
         return moonshine(keys)
     if keys.model_type == "nemotron_asr_streaming_encoder":
         return conformer(keys)
@@ -31,7 +31,7 @@ def codec(keys: Keys) -> Groups:
 def moonshine(keys: Keys) -> Groups:
     """A window for each layer: so many frames back, so many ahead."""
     shape = complete(keys)
-    pairs = keys.items("sliding_windows")
+    pairs = keys.items("sliding_windows") or keys.default("sliding_windows")
     if pairs is None or len(pairs.value) < (shape.layers or 0):
         raise keys.missing("list of windows, one for each layer", "sliding_windows")
     members: dict[tuple[int, int], list[int]] = {}

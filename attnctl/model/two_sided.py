@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from attnctl.model.class_patterns import assumed_types
 from attnctl.model.keys import Keys, Value
 
 
@@ -91,11 +92,10 @@ def local_layers(keys: Keys, layers: int) -> frozenset[int]:
     """Ids of the layers that have the window, from the list, the rhythm or the family."""
     if keys.model_type in ALWAYS_LOCAL:
         return frozenset(range(layers))
-    types = keys.items("layer_types")
-    if types is not None:
-        named = enumerate(types.value[:layers])
-        return frozenset(i for i, kind in named if "sliding" in str(kind) or "local" in str(kind))
-    rhythm = keys.count_or_default("global_attn_every_n_layers")
-    if rhythm is not None:  # ModernBERT: the first of each group sees everything
+    rhythm = keys.count("global_attn_every_n_layers")
+    if rhythm is not None and not keys.has("layer_types"):
+        # ModernBERT: the first of each group sees everything
         return frozenset(i for i in range(layers) if i % rhythm.value)
-    return frozenset()
+    types = keys.items("layer_types") or assumed_types(keys, layers)
+    named = enumerate(types.value[:layers] if types else ())
+    return frozenset(i for i, kind in named if "sliding" in str(kind) or "local" in str(kind))
