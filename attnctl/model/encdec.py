@@ -66,7 +66,17 @@ RELATIVE_BIAS = frozenset(
 
 
 def read(config: Config) -> tuple[LayerGroup, ...]:
-    return read_encoder_decoder(config.text)
+    groups = read_encoder_decoder(config.text)
+    if not encoder_alone(config.root):
+        return groups
+    kept = (group for group in groups if group.stack == "encoder")
+    return tuple(msgspec.structs.replace(group, stack=None) for group in kept)
+
+
+def encoder_alone(root: Keys) -> bool:
+    """True where the architecture is the encoder only (T5EncoderModel)."""
+    names = root.data.get("architectures")
+    return isinstance(names, list) and bool(names) and str(names[0]).endswith("EncoderModel")
 
 
 def read_encoder_decoder(keys: Keys) -> tuple[LayerGroup, ...]:

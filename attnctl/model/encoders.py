@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from attnctl.model.attention import has_alibi
 from attnctl.model.blocks import Form, layer_forms, square_notes
 from attnctl.model.groups import in_order
 from attnctl.model.keys import Keys
@@ -71,7 +72,11 @@ def read_encoder(keys: Keys) -> tuple[LayerGroup, ...]:
     notes = notes_of(keys)
     sinks = keys.model_type in SINKS
     groups = windowed_groups(keys, shape, notes)
-    return tuple(msgspec.structs.replace(group, sinks=sinks) for group in groups)
+    alibi = has_alibi(keys) or keys.has("alibi_starting_size")  # Jina's and Mosaic's BERT
+    return tuple(
+        msgspec.structs.replace(group, sinks=sinks, alibi=alibi and group.kind != "none")
+        for group in groups
+    )
 
 
 def causal_groups(keys: Keys, shape: Shape) -> tuple[LayerGroup, ...]:

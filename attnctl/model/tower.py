@@ -12,7 +12,14 @@ from attnctl.model.spec import LayerGroup, Tower
 from attnctl.model.stages import read_stages
 
 # objects inside a tower's own config that hold the transformer
-INNER_KEYS = ("backbone_config", "encoder_config", "vision_config", "asr_config", "params")
+INNER_KEYS = (
+    "backbone_config",
+    "encoder_config",
+    "vision_config",
+    "visual_model",
+    "asr_config",
+    "params",
+)
 # families whose sizes are not where others have them
 BY_READER = frozenset({"peculiar:read", "stages:read", "streaming:read"})
 # keys that may name a known tower instead of stating its sizes
@@ -41,6 +48,9 @@ def own_object(keys: Keys, name: str) -> Keys | None:
 
 def read_tower(keys: Keys, depth: int = 3) -> Tower:
     """What the tower's own object says; sizes that it leaves open stay None."""
+    by_key = keyed_by_name(keys)
+    if by_key is not None:
+        return read_tower(by_key, depth)
     home = home_of(keys.model_type)
     if home == "unreadable:no_layers" and not any(named(keys, key) for key in NAME_KEYS):
         return Tower(kind="none", path=keys.path)
@@ -56,7 +66,6 @@ def read_tower(keys: Keys, depth: int = 3) -> Tower:
     name = next((text for key in NAME_KEYS if (text := named(keys, key))), None)
     if shape.layers is None or shape.num_heads is None:
         inner = next((found for key in INNER_KEYS if (found := own_object(keys, key))), None)
-        inner = inner or keyed_by_name(keys)
         if inner is not None and depth > 0:
             return read_tower(inner, depth - 1)
     if name in NAMED:

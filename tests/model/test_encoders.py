@@ -58,6 +58,32 @@ def test_a_missing_decoder_depth_is_that_of_the_encoder() -> None:
     assert groups(config)[1].sources["layers"].startswith("num_layers (the decoder's own depth")
 
 
+def test_an_encoder_used_alone_has_no_decoder() -> None:
+    """T5EncoderModel, as image generators use it."""
+    config = {
+        "architectures": ["T5EncoderModel"],
+        "model_type": "t5",
+        "d_model": 4096,
+        "d_kv": 64,
+        "num_heads": 64,
+        "num_layers": 24,
+    }
+    assert in_short(config) == [(None, "encoder_self", 24, 64, 64)]
+    assert groups(config)[0].attn_type == "encoder_only"
+
+
+def test_a_bert_with_alibi_says_so() -> None:
+    """Jina's embedding models are BERTs without position embeddings."""
+    bert = {
+        "model_type": "bert",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 2,
+    }
+    assert not groups(bert)[0].alibi
+    assert groups(bert | {"position_embedding_type": "alibi"})[0].alibi
+
+
 def test_num_hidden_layers_of_whisper_is_the_encoders() -> None:
     """The decoder's depth has a key of its own."""
     config = {

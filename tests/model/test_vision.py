@@ -78,6 +78,22 @@ def test_a_known_name_completes_what_the_file_leaves_open() -> None:
     assert any("siglip_so400m_patch14_384" in note for note in spec.notes)
 
 
+def test_a_tower_may_be_keyed_by_its_name() -> None:
+    """DeepSeek-OCR puts sizes under the names of its two towers; the first is the one reported."""
+    clip = {"layers": 24, "heads": 16, "width": 1024}
+    section = {"width": {"clip-l-14-224": clip, "sam_vit_b": {"layers": 12, "heads": 12}}}
+    tower = vision(vision_config=section)
+    assert sizes(tower) == (24, 16, 64)
+    assert tower is not None
+    assert tower.path == "vision_config.width.clip-l-14-224"
+
+
+def test_a_tower_named_inside_parameters_is_read_by_its_name() -> None:
+    """Janus states the name of its tower and no sizes."""
+    section = {"cls": "CLIPVisionTower", "params": {"model_name": "siglip_large_patch16_384"}}
+    assert sizes(vision(vision_config=section)) == (24, 16, 64)
+
+
 def test_an_unknown_timm_tower_is_given_by_its_name() -> None:
     """timm's wrapper states an architecture and no sizes."""
     tower = vision(vision_config={"model_type": "timm_wrapper", "architecture": "fastvit_mci3"})
