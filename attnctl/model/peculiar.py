@@ -16,7 +16,8 @@ Groups = tuple[LayerGroup, ...]
 
 
 def read(config: Config) -> Groups:
-    return PECULIAR[config.text.model_type or ""](config.text)
+    groups = PECULIAR[config.text.model_type or ""](config.text)
+    return tuple(group for group in groups if group.layers)
 
 
 def need(keys: Keys, what: str, *names: str) -> Value[int]:
