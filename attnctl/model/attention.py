@@ -15,6 +15,7 @@ LAYERS = (
     "n_layers",
     "num_layers",
     "num_transformer_layers",
+    "layers",
     "decoder_layers",
     "num_decoder_layers",
 )

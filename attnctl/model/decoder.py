@@ -9,9 +9,10 @@ import msgspec
 
 from attnctl.model import mla, states, windows
 from attnctl.model.attention import LAYERS, attention_of, depth_of
+from attnctl.model.class_patterns import assumed_types
 from attnctl.model.groups import assemble
 from attnctl.model.keys import Keys, Value
-from attnctl.model.layer_names import names_in_file, repeated
+from attnctl.model.layer_names import canonical, names_in_file, repeated
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
 from attnctl.model.traits import Cycle, Traits, traits_of
@@ -122,6 +123,7 @@ def layer_names(text: Keys, traits: Traits) -> Value[list[str]]:
         _by_index(text, depth)
         or _by_repeat(text, depth)
         or _by_cycle(text, depth, traits)
+        or _by_class(text, depth)
         or _by_window(text, depth, traits)
         or Value(["full"] * depth, "no key says otherwise")
     )
@@ -173,6 +175,14 @@ def _by_cycle(text: Keys, depth: int, traits: Traits) -> Value[list[str]] | None
     if cycle.majority == "sliding" and windows.window_or_default(text) is None:
         return None
     return cycle_names(text, depth, cycle)
+
+
+def _by_class(text: Keys, depth: int) -> Value[list[str]] | None:
+    """The list that the class of this model type assumes."""
+    types = assumed_types(text, depth)
+    if types is None:
+        return None
+    return Value([canonical(text, Value(t, types.source)) for t in types.value], types.source)
 
 
 def _by_window(text: Keys, depth: int, traits: Traits) -> Value[list[str]] | None:

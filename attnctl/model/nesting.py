@@ -18,6 +18,7 @@ TEXT_KEYS = (
     "text_model",
     "lm_config",
     "text_model_config",
+    "vlm_config",
 )
 DEPTH_LIMIT = 8
 

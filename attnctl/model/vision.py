@@ -1,60 +1,90 @@
-"""Vision and audio towers beside a text model, reported apart from it."""
+"""Finds the vision and audio towers beside a text model; tower.py reads them."""
 
 from __future__ import annotations
 
-from attnctl.exits import InputError
+from collections.abc import Iterable
+
 from attnctl.model.keys import Keys
 from attnctl.model.nesting import Config
 from attnctl.model.spec import Tower
 
-_VISION = ("vision_config", "vit_config", "visual", "vision_tower_config")
-_AUDIO = ("audio_config", "audio_encoder_config")
-_LAYERS = (
-    "num_hidden_layers",
-    "depth",
-    "layers",
-    "encoder_layers",
-    "vt_num_hidden_layers",
-    "num_layers",
+VISION_KEYS = (
+    "vision_config",
+    "visual",
+    "vision_tower_config",
+    "vision_encoder_config",
+    "vision_encoder",
+    "vision_model",
+    "vision_backbone",
+    "vit_config",
+    "visual_config",
+    "visual_tokenizer_config",
+    "image_config",
+    "video_config",
+    "img_processor",
+    "vision_tower",
 )
-_HEADS = ("num_attention_heads", "num_heads", "heads", "attention_heads", "encoder_attention_heads",
-          "vt_num_attention_heads")  # fmt: skip
-_WIDTH = ("embed_dim", "hidden_size", "width", "d_model", "vt_hidden_size")
+AUDIO_KEYS = (
+    "audio_config",
+    "audio_encoder_config",
+    "audio_encoder",
+    "audio_tower_config",
+    "speech_config",
+    "speech_encoder_config",
+    "whisper_config",
+    "multimodal.whisper_model_args.encoder_args",
+    "audio_processor.config",
+)
+VISION_NAMES = ("mm_vision_tower", "vision_tower", "vision_model_id", "vision_model_name_or_path")
+AUDIO_NAMES = ("audio_model_id", "audio_tower", "mm_audio_tower", "speech_encoder")
 
 
 def towers(config: Config) -> tuple[Tower | None, Tower | None]:
     """The vision tower and the audio tower, each None where the file has none."""
-    return _found(config, _VISION) or _named(config.root), _found(config, _AUDIO)
+    vision = find_tower(config.chain, VISION_KEYS, VISION_NAMES)
+    audio = find_tower(config.chain, AUDIO_KEYS, AUDIO_NAMES)
+    return vision, audio or speech_encoder(config)
 
 
-def _found(config: Config, names: tuple[str, ...]) -> Tower | None:
-    for level in config.chain:
-        section = level.raw(*names)
-        if section is not None and isinstance(section.value, dict):
-            return _tower(Keys(section.value, section.source, level.ledger))
+def speech_encoder(config: Config) -> Tower | None:
+    """The tower of speech models that call it `encoder_config`, beside a text model."""
+    root = config.root
+    kind = root.model_type or ""
+    speaks = len(config.chain) > 1 and ("speech" in kind or "audio" in kind)
+    return read_under(root, "encoder_config") if speaks else None
+
+
+def read_under(keys: Keys, name: str) -> Tower | None:
+    """The tower in the object under `name`, or None where there is no such object."""
+    from attnctl.model.tower import own_object, read_tower  # only files with towers need them
+
+    inner = own_object(keys, name)
+    return None if inner is None else read_tower(inner)
+
+
+def find_tower(
+    levels: Iterable[Keys], objects: tuple[str, ...], names: tuple[str, ...]
+) -> Tower | None:
+    """The first tower that is stated as an object, else as a name."""
+    levels = tuple(levels)
+    for keys in levels:
+        for name in objects:
+            if keys.has(name) and (found := read_under(keys, name)) is not None:
+                return found
+    for keys in levels:
+        for name in names:
+            by_name = first_text(keys, name)
+            if by_name:
+                return Tower(by_name=by_name, path=keys.at(name))
     return None
 
 
-def _tower(keys: Keys) -> Tower | None:
-    try:
-        layers, heads, width = keys.count(*_LAYERS), keys.count(*_HEADS), keys.count(*_WIDTH)
-        size = keys.count("head_dim")
-    except InputError as problem:
-        keys.note(f"tower not read: {problem}")
+def first_text(keys: Keys, name: str) -> str | None:
+    """A string under `name`, or the first string of a list there."""
+    value = keys.data.get(name)
+    if isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, str) or not value:
         return None
-    if heads is None and width is not None:
-        return Tower(layers=layers.value if layers else None, path=keys.path)
-    derived = width.value // heads.value if width and heads else None
-    return Tower(
-        layers=layers.value if layers else None,
-        num_heads=heads.value if heads else None,
-        head_size=size.value if size else derived,
-        path=keys.path,
-    )
-
-
-def _named(root: Keys) -> Tower | None:
-    given = root.raw("mm_vision_tower")
-    if given is None or not isinstance(given.value, str):
-        return None
-    return Tower(by_name=given.value, path=given.source)
+    keys.raw(name)
+    return value
