@@ -6,19 +6,20 @@ Triton backends run in Triton's interpreter, where only rules about the layer ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from attnctl.exits import Exit, InputError
 from attnctl.findings import Finding, Verdict
 from attnctl.machine import Machine
-from attnctl.ops.case import Case
-from attnctl.ops.paged_cases import cases, layer_for
+from attnctl.ops.case import Case, Value
+from attnctl.ops.paged_cases import case, cases, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.run import try_cases
 from attnctl.select import subject_of
-from attnctl.trials import BackendTrials, Level, Trial
+from attnctl.trials import BackendTrials, Level, SmokeReport, Trial
 
 # what the interpreter needs of the machine, whatever its devices are
 INTERPRETER = (package("torch"), package("triton"))
@@ -40,16 +41,16 @@ def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
     """Which of these cases the backend takes on this machine, and where it would run them."""
     device, level = _where(backend, machine)
     runnable, refused = [], []
-    for case in wanted:
-        if _op(case) not in backend.ops:
+    for one in wanted:
+        if _op(one) not in backend.ops:
             continue
-        subject = subject_of(machine, layer_for(case))
+        subject = subject_of(machine, layer_for(one))
         reasons = tuple(_reasons(backend, subject, level))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
-            refused.append(Trial(case.text, status, reasons=reasons))  # type: ignore[arg-type]
+            refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
         else:
-            runnable.append(case.text)
+            runnable.append(one.text)
     return Plan(backend.name, device, level, tuple(runnable), tuple(refused))
 
 
@@ -67,6 +68,13 @@ def summary(plan: Plan, trials: Iterable[Trial]) -> BackendTrials:
     return BackendTrials(plan.backend, plan.device, plan.level if ran else "none", kept)
 
 
+def report(results: Iterable[BackendTrials]) -> SmokeReport:
+    """The run as a whole: a run in which nothing ran is not a good one."""
+    kept = tuple(results)
+    good = any(one.ran for one in kept) and not any(one.bad for one in kept)
+    return SmokeReport(backends=kept, exit_code=Exit.OK if good else Exit.NO)
+
+
 def runnable_backends(registry: Registry) -> tuple[Backend, ...]:
     """Backends whose kernels are written and whose operations have cases."""
     return tuple(
@@ -80,8 +88,15 @@ def all_cases() -> tuple[Case, ...]:
     return cases()
 
 
-def _op(case: Case) -> str:
-    return layer_for(case).op or case.op
+def case_of(op: str, params: Mapping[str, Value]) -> Case:
+    """The case of a text that was pasted back. InputError: no such operation or parameter."""
+    if op not in ("paged", "diffkv"):
+        raise InputError(f"{op}: no such operation; there are paged and diffkv")
+    return case(**params)
+
+
+def _op(one: Case) -> str:
+    return layer_for(one).op or one.op
 
 
 def _where(backend: Backend, machine: Machine) -> tuple[str, Level]:

@@ -55,3 +55,19 @@ class BackendTrials(msgspec.Struct, frozen=True):
     @property
     def ran(self) -> int:
         return self.count("pass", *BAD)
+
+
+class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run. exit_code: 0 good; 1 a case is bad, or nothing ran at all."""
+
+    schema: str = "attnctl.smoke/1"
+    backends: tuple[BackendTrials, ...]
+    exit_code: int
+
+    @property
+    def ran(self) -> int:
+        return sum(backend.ran for backend in self.backends)
+
+    @property
+    def bad(self) -> int:
+        return sum(backend.bad for backend in self.backends)

@@ -41,7 +41,8 @@ def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
 
     runtime = open_backend(backend)
     place = "cpu" if device in ("cpu", "interpret") else device
-    _say(answers, Ready(ok=True, detail=f"torch {torch.__version__}", torch=torch.__version__))
+    version = str(torch.__version__)
+    _say(answers, Ready(ok=True, detail=f"torch {version}", torch=version))
     for line in sys.stdin:
         text = line.strip()
         start = time.perf_counter()

@@ -1,0 +1,113 @@
+"""Runs every backend's kernels on small cases and compares them with the specification.
+
+Each backend runs in a child process with a time limit per case, so that a kernel that crashes or
+hangs costs its own case and nothing else. Without a GPU the Triton backends run in Triton's
+interpreter, which proves their algebra and masks; the level that was reached is shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from attnctl.machine import Machine
+    from attnctl.ops.case import Case
+    from attnctl.registry import Backend, Registry
+
+EXAMPLES = """\b
+Examples:
+  attnctl smoke --all
+  attnctl smoke --backend CPU_ATTN --quick
+  attnctl smoke --backend TRITON_ATTN --case 'paged(window=7)'
+  attnctl smoke --list
+  attnctl smoke --all --junit smoke.xml --json
+
+\b
+Exit codes: 0 every case that ran passed; 1 one is wrong, failed, crashed or hung, or
+nothing ran; 2 wrong usage."""
+
+
+def command(
+    ctx: typer.Context,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every backend whose kernels are written.")
+    ] = False,
+    backend: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="One backend. Repeatable.")
+    ] = None,
+    case: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'op(...)'", help="One case, as a failure prints it. Repeatable."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Every fourth case.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit of one case.")] = 60.0,
+    listing: Annotated[bool, typer.Option("--list", help="Name the cases and run none.")] = False,
+    junit: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML too.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
+) -> None:
+    from attnctl.exits import Exit, InputError
+    from attnctl.registry import load
+    from attnctl.render.smoke import Progress, listing_view, smoke_view
+    from attnctl.smoke import plan, report, run_plan, summary
+
+    output = ctx.obj.output
+    registry = load()
+    if not (every or backend or listing):
+        raise InputError("smoke: name a --backend, or say --all for every one with kernels")
+    backends = _backends(backend, registry)
+    cases = _cases(case, quick)
+    machine = _machine()
+    plans = [plan(one, machine, cases) for one in backends]
+    if listing:
+        output.json(plans) if json else output.view(listing_view(plans))
+        raise typer.Exit(Exit.OK)
+    progress = Progress(sum(len(one.runnable) for one in plans))
+    results = [summary(one, progress.watch(one, run_plan(one, timeout))) for one in plans]
+    progress.close()
+    found = report(results)
+    if junit:
+        from attnctl.junit import write_junit
+
+        write_junit(junit, found)
+    output.json(found) if json else output.view(smoke_view(found))
+    raise typer.Exit(found.exit_code)
+
+
+def _machine() -> Machine:
+    from attnctl.probe import probe
+
+    return probe()
+
+
+def _backends(names: list[str] | None, registry: Registry) -> tuple[Backend, ...]:
+    from attnctl.options import backend_name
+    from attnctl.smoke import runnable_backends
+
+    runnable = runnable_backends(registry)
+    if not names:
+        return runnable
+    wanted = {backend_name(name, registry) for name in names}
+    _refuse_planned(wanted - {one.name for one in runnable})
+    return tuple(one for one in runnable if one.name in wanted)
+
+
+def _refuse_planned(names: set[str]) -> None:
+    from attnctl.exits import InputError
+
+    if names:
+        text = ", ".join(sorted(names))
+        raise InputError(f"smoke: {text}: no kernel is written yet, so there is nothing to run")
+
+
+def _cases(texts: list[str] | None, quick: bool) -> tuple[Case, ...]:
+    from attnctl.ops.case import split_case
+    from attnctl.smoke import all_cases, case_of
+
+    if texts:
+        return tuple(case_of(*split_case(text)) for text in texts)
+    cases = all_cases()
+    return cases[::4] if quick else cases

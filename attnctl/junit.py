@@ -1,0 +1,47 @@
+"""Smoke's result as JUnit XML: one suite per backend, one test case per case."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from attnctl.files import write_whole
+from attnctl.trials import BackendTrials, SmokeReport, Trial
+
+_KINDS = {"wrong": "failure", "error": "error", "crashed": "error", "timeout": "error"}
+
+
+def write_junit(path: str, report: SmokeReport) -> None:
+    """Writes the file whole or not at all. InputError where it cannot be written."""
+    write_whole(path, tostring(junit(report), encoding="utf-8", xml_declaration=True))
+
+
+def junit(report: SmokeReport) -> Element:
+    root = Element("testsuites", name="attnctl smoke")
+    for backend in report.backends:
+        root.append(_suite(backend))
+    return root
+
+
+def _suite(backend: BackendTrials) -> Element:
+    suite = Element(
+        "testsuite",
+        name=backend.backend,
+        tests=str(len(backend.trials)),
+        failures=str(backend.count("wrong")),
+        errors=str(backend.count("error", "crashed", "timeout")),
+        skipped=str(backend.count("unsupported", "unknown")),
+        time=f"{sum(trial.seconds for trial in backend.trials):.3f}",
+    )
+    suite.extend(_case(backend.backend, trial) for trial in backend.trials)
+    return suite
+
+
+def _case(backend: str, trial: Trial) -> Element:
+    seconds = f"{trial.seconds:.3f}"
+    element = Element("testcase", classname=backend, name=trial.case, time=seconds)
+    if trial.status in _KINDS:
+        SubElement(element, _KINDS[trial.status], message=trial.detail, type=trial.status)
+    elif trial.status != "pass":
+        reasons = "; ".join(f"{r.code}: wants {r.wanted}, found {r.found}" for r in trial.reasons)
+        SubElement(element, "skipped", message=f"{trial.status}: {reasons}")
+    return element

@@ -1,0 +1,3 @@
+from faulty import declare
+
+BACKEND = declare("OFF_BY_ONE")

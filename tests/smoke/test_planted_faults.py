@@ -1,0 +1,80 @@
+"""Smoke is red for each planted fault, and green for the specification itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attnctl.run import try_cases
+from attnctl.trials import Trial
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+PLAIN = "paged(queries=1+1,contexts=3+18)"
+WINDOW = "paged(queries=4+1,contexts=20+33,window=7)"
+PADDED = "paged(queries=1+1,contexts=20+33,padding=2)"
+
+
+@pytest.fixture(autouse=True)
+def plugins() -> Iterator[None]:
+    """The faulty distribution is on the child's path, as an installed one would be."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLUGINS), before)))
+    yield
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+def tried(backend: str, *cases: str, timeout_s: float = 60.0) -> list[Trial]:
+    return list(try_cases(backend, "cpu", cases, timeout_s))
+
+
+@pytest.mark.parametrize(
+    ("backend", "case", "status", "says"),
+    [
+        ("SOUND", WINDOW, "pass", ""),
+        ("SOUND", PADDED, "pass", ""),
+        ("OFF_BY_ONE", WINDOW, "wrong", "over budget"),
+        ("LEAVES_NAN", PLAIN, "wrong", "not written"),
+        ("OVERRUNS", PLAIN, "wrong", "written after the tensor"),
+        ("WRITES_PADDING", PADDED, "wrong", "cache"),
+        ("RAISES", PLAIN, "error", "RuntimeError: no such kernel"),
+        ("CRASHES", WINDOW, "crashed", "signal SIGSEGV"),
+        ("PRINTS", PLAIN, "pass", ""),
+    ],
+)
+def test_each_fault_has_its_status(backend: str, case: str, status: str, says: str) -> None:
+    """Wrong, unwritten, overrun, error and crash are told apart; noise on stdout harms nothing."""
+    (trial,) = tried(backend, case)
+    assert trial.status == status, trial.detail
+    assert says in trial.detail
+
+
+def test_a_crash_costs_its_own_case_alone() -> None:
+    """The worker is started again and the cases after it run."""
+    statuses = [trial.status for trial in tried("CRASHES", PLAIN, WINDOW, PLAIN)]
+    assert statuses == ["pass", "crashed", "pass"]
+
+
+def test_a_hang_ends_at_the_limit_and_the_rest_runs() -> None:
+    """A kernel that never returns is a timeout, and its worker is killed."""
+    statuses = [trial.status for trial in tried("HANGS", WINDOW, PLAIN, timeout_s=8.0)]
+    assert statuses == ["timeout", "pass"]
+
+
+def test_a_backend_that_does_not_open_says_why_for_every_case() -> None:
+    """One start is tried, and its sentence is each case's detail."""
+    trials = tried("NO_SUCH_BACKEND", PLAIN, WINDOW)
+    assert [trial.status for trial in trials] == ["error", "error"]
+    assert "no such backend" in trials[0].detail
+
+
+def test_a_case_with_an_unknown_parameter_is_an_error_of_that_case() -> None:
+    """A misspelt parameter names those that exist."""
+    (trial,) = tried("SOUND", "paged(windoww=7)")
+    assert trial.status == "error"
+    assert "windoww" in trial.detail
