@@ -16,6 +16,7 @@ from importlib import import_module
 
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
+from attnctl.model.traits import TRAITS
 
 Reader = Callable[[Config], tuple[LayerGroup, ...]]
 
@@ -118,5 +119,5 @@ def _remark(config: Config) -> None:
     model_type = config.text.model_type or config.root.model_type
     if model_type is None:
         config.root.note("no model_type: read from the generic keys")
-    elif model_type not in PLAIN_TYPES and not is_known(model_type):
+    elif not (model_type in PLAIN_TYPES or model_type in TRAITS or is_known(model_type)):
         config.root.note(f"model type {model_type!r} is not known here: read from the generic keys")
