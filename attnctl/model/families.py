@@ -75,10 +75,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 # types whose files are plain decoders and that only the model repositories define
 PLAIN_TYPES = frozenset(
     (
-        "InternLM", "Yi", "aquila", "arctic", "bailing_moe", "bailing_moe_v2", "chatglm",
-        "codeshell", "deci", "deepseek", "deepseek_vl_v2", "grok-1", "internlm", "internlm2",
-        "internlm3", "jais", "kimi_k2", "minicpm", "openelm", "orion", "pangu", "phi-msft",
-        "plamo", "qwen", "skywork", "solar", "step3_text", "telechat", "xverse",
+        "InternLM", "NVLM_D", "Yi", "aquila", "arctic", "bailing_moe", "bailing_moe_v2",
+        "chatglm", "codeshell", "deci", "deepseek", "deepseek_vl_v2", "gritlm", "grok-1",
+        "h2ovl_chat", "hf_olmo", "internlm", "internlm2", "internlm3", "internlmxcomposer2",
+        "internvl_chat", "jais", "kimi_k2", "llava_llama", "llava_qwen", "mimo", "minicpm",
+        "minicpmo", "minicpmv", "molmo", "openelm", "orion", "ovis", "pangu", "phi-msft",
+        "phi4mm", "plamo", "plamo3", "qwen", "skywork", "solar", "step3_text", "telechat",
+        "xverse",
     )
 )  # fmt: skip
 
