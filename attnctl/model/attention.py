@@ -111,12 +111,18 @@ def kv_heads_of(text: Keys, heads: Value[int], *names: str) -> Value[int]:
     given = given or _of_first_layer(text, names or KV_HEADS)
     if given is not None:
         return checked(text, given, heads)
-    if text.is_true(*_MULTI_QUERY):
+    if text.is_true(*_MULTI_QUERY) or _is_multi_query(text):
         return Value(1, "multi_query")
     assumed = text.count_or_default(*(names or KV_HEADS))
     if assumed is not None and heads.value % assumed.value == 0:
         return assumed
     return Value(heads.value, heads.source)
+
+
+def _is_multi_query(text: Keys) -> bool:
+    """True where a word says so: SantaCoder's attention_head_type."""
+    given = text.raw("attention_head_type")
+    return given is not None and given.value == "multiquery"
 
 
 def checked(text: Keys, kv_heads: Value[int], heads: Value[int]) -> Value[int]:

@@ -16,6 +16,7 @@ from importlib import import_module
 
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
+from attnctl.model.traits import TRAITS
 
 Reader = Callable[[Config], tuple[LayerGroup, ...]]
 
@@ -74,10 +75,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 # types whose files are plain decoders and that only the model repositories define
 PLAIN_TYPES = frozenset(
     (
-        "InternLM", "Yi", "aquila", "arctic", "bailing_moe", "bailing_moe_v2", "chatglm",
-        "codeshell", "deci", "deepseek", "deepseek_vl_v2", "grok-1", "internlm", "internlm2",
-        "internlm3", "jais", "kimi_k2", "minicpm", "openelm", "orion", "pangu", "phi-msft",
-        "plamo", "qwen", "skywork", "solar", "step3_text", "telechat", "xverse",
+        "InternLM", "NVLM_D", "Yi", "aquila", "arctic", "bailing_moe", "bailing_moe_v2",
+        "chatglm", "codeshell", "deci", "deepseek", "deepseek_vl_v2", "gritlm", "grok-1",
+        "h2ovl_chat", "hf_olmo", "internlm", "internlm2", "internlm3", "internlmxcomposer2",
+        "internvl_chat", "jais", "kimi_k2", "llava_llama", "llava_qwen", "mimo", "minicpm",
+        "minicpmo", "minicpmv", "molmo", "openelm", "orion", "ovis", "pangu", "phi-msft",
+        "phi4mm", "plamo", "plamo3", "qwen", "skywork", "solar", "step3_text", "telechat",
+        "xverse",
     )
 )  # fmt: skip
 
@@ -118,5 +122,5 @@ def _remark(config: Config) -> None:
     model_type = config.text.model_type or config.root.model_type
     if model_type is None:
         config.root.note("no model_type: read from the generic keys")
-    elif model_type not in PLAIN_TYPES and not is_known(model_type):
+    elif not (model_type in PLAIN_TYPES or model_type in TRAITS or is_known(model_type)):
         config.root.note(f"model type {model_type!r} is not known here: read from the generic keys")

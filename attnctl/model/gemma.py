@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.attention import LAYERS, checked, depth_of, with_heads
 from attnctl.model.groups import assemble
 from attnctl.model.keys import Keys, Value
@@ -75,4 +75,4 @@ def _global_layer(text: Keys, local: LayerGroup) -> LayerGroup:
 def _names(text: Keys, cycle: Cycle) -> Value[list[str]]:
     stated = text.has(*LAYERS)
     listed = names_in_file(text, depth_of(text).value if stated else None)
-    return listed or decoder.cycle_names(text, depth_of(text).value, cycle)
+    return listed or plan.cycle_names(text, depth_of(text).value, cycle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.keys import Keys
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
@@ -12,7 +12,7 @@ from attnctl.model.traits import PLAIN
 def read(config: Config) -> tuple[LayerGroup, ...]:
     """Full attention; with use_cla each group of cla_share_factor layers keeps one cache."""
     text = config.text
-    names = decoder.layer_names(text, PLAIN)
+    names = plan.layer_names(text, PLAIN)
     factor = _share_factor(text)
     shared = {i: i - i % factor for i in range(len(names.value)) if i % factor}
     return decoder.build(text, names, PLAIN, shared=shared)

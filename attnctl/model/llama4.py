@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.attention import LAYERS, depth_of
 from attnctl.model.keys import Keys, Value
 from attnctl.model.layer_names import masked, names_in_file
@@ -24,4 +24,4 @@ def _names(text: Keys) -> Value[list[str]]:
     listed = names_in_file(text, depth if text.has(*LAYERS) else None)
     listed = listed or masked(text, "no_rope_layers", depth, "chunked", "full")
     cycle = Cycle(4, "last", ("no_rope_layer_interval",), majority="chunked")
-    return listed or decoder.cycle_names(text, depth, cycle)
+    return listed or plan.cycle_names(text, depth, cycle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.attention import LAYERS, depth_of
 from attnctl.model.keys import Keys, Value
 from attnctl.model.layer_names import masked, names_in_file
@@ -23,7 +23,7 @@ def _names(text: Keys) -> Value[list[str]]:
     if found is not None:
         return found
     if text.model_type == "minimax":
-        return decoder.cycle_names(text, depth, Cycle(2, "first", majority="linear"))
+        return plan.cycle_names(text, depth, Cycle(2, "first", majority="linear"))
     if text.model_type != "minimax_m2":
         raise text.missing("list of layer kinds", "attn_type_list", "layer_types")
     return Value(["full"] * depth, "every layer of minimax_m2 is full attention")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.attention import depth_of
 from attnctl.model.layer_names import masked
 from attnctl.model.nesting import Config
@@ -15,4 +15,4 @@ def read(config: Config) -> tuple[LayerGroup, ...]:
     text = config.text
     traits = traits_of(text.model_type)
     found = masked(text, "sliding_window_layout", depth_of(text).value, "sliding", "full")
-    return decoder.build(text, found or decoder.layer_names(text, traits), traits)
+    return decoder.build(text, found or plan.layer_names(text, traits), traits)

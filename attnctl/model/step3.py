@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from attnctl.model import decoder
+from attnctl.model import decoder, plan
 from attnctl.model.attention import checked, with_heads
 from attnctl.model.groups import assemble
 from attnctl.model.keys import Keys, Value
@@ -21,7 +21,7 @@ _OTHER = "attention_other_setting."
 def read(config: Config) -> tuple[LayerGroup, ...]:
     """Full and sliding layers; attention_other_setting holds the heads of the sliding ones."""
     text = config.text
-    names = decoder.layer_names(text, PLAIN)
+    names = plan.layer_names(text, PLAIN)
     full = decoder.plain_layer(text, PLAIN)
     local = _sliding_heads(text, full)
 

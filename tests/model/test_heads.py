@@ -95,6 +95,13 @@ def test_query_groups_of_chatglm_beat_its_multi_query_flag() -> None:
     assert only({**config, "kv_channels": 40}).head_size == 40
 
 
+def test_a_word_may_stand_for_one_kv_head() -> None:
+    """SantaCoder has neither a count nor a flag."""
+    config = {"model_type": "gpt2", "n_embd": 96, "n_head": 4, "n_layer": 3}
+    assert only({**config, "attention_head_type": "multiquery"}).num_kv_heads == 1
+    assert only({**config, "attention_head_type": "multihead"}).num_kv_heads == 4
+
+
 def test_heads_may_differ_from_layer_to_layer() -> None:
     """A list with one entry per layer makes one group of each number."""
     config = decoder("deci", num_key_value_heads_per_layer=[6, 6, 3, 3, 3, 1])
