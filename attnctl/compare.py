@@ -24,25 +24,31 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One output against the float64 reference.
 
     error and budget: root mean square of the difference over that of the reference (a ratio, so it
-    means the same in every precision); reference_error: the plain reference's own, in the output's
-    precision; max_error: the largest difference, in the output's unit; nmse: error squared.
+    means the same in every precision; None: nothing to compare); reference_error: the plain
+    reference's own, in the output's precision; max_error: the largest difference, in the output's
+    unit; nmse: error squared.
     """
 
     verdict: Verdict
-    error: float
-    reference_error: float
-    budget: float
-    max_error: float
+    error: float | None = None
+    reference_error: float = 0.0
+    budget: float = 0.0
+    max_error: float | None = None
     detail: str = ""
 
     @property
-    def nmse(self) -> float:
-        return self.error**2
+    def nmse(self) -> float | None:
+        return None if self.error is None else self.error**2
 
     @property
     def ratio(self) -> float:
         """The error over its budget: at most 1 passes."""
-        return self.error / self.budget if self.budget else float("inf")
+        return float("inf") if self.error is None or not self.budget else self.error / self.budget
+
+
+def fault(verdict: Verdict, detail: str) -> Comparison:
+    """A verdict that no comparison of numbers was needed for."""
+    return Comparison(verdict=verdict, detail=detail)
 
 
 def compare(output: Tensor, exact: Tensor, same_precision: Tensor) -> Comparison:
@@ -54,15 +60,7 @@ def compare(output: Tensor, exact: Tensor, same_precision: Tensor) -> Comparison
         where = (~finite).nonzero()[0].tolist()
         count = int((~finite).sum())
         detail = f"{count} of {output.numel()} elements not written or not finite, first at {where}"
-        infinite = float("inf")
-        return Comparison(
-            verdict="unwritten",
-            error=infinite,
-            reference_error=0.0,
-            budget=0.0,
-            max_error=infinite,
-            detail=detail,
-        )
+        return fault("unwritten", detail)
     error = relative_rms(output, exact)
     reference_error = relative_rms(same_precision, exact)
     budget = FACTOR * reference_error + torch.finfo(output.dtype).eps

@@ -136,7 +136,7 @@ def features_of(group: LayerGroup) -> tuple[str, ...]:
         "encoder": group.attn_type == "encoder",
         "encoder_only": group.attn_type == "encoder_only",
         "cross": group.kind == "cross",
-        "sliding_window": group.window is not None and not two_sided,
+        "sliding_window": group.window is not None and not two_sided and group.kind != "chunked",
         "two_sided_window": two_sided,
         "chunked": group.kind == "chunked",
         "blocksparse": group.kind == "blocksparse",

@@ -35,7 +35,7 @@ DEFAULTS: dict[str, Value] = {
 }
 """queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
 window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
-padding: rows past the last sequence, with slot -1 and NaN in them."""
+padding: rows past the last sequence, with slot -1."""
 
 
 def case(**changes: Value) -> Case:

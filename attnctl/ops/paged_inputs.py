@@ -93,8 +93,8 @@ def _projections(
     if not case["fused_qkv"]:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     if padding:
-        for tensor in (query, key, value):
-            tensor[-padding:] = torch.nan
+        # finite, so that one stored where only NaN belongs is seen
+        query[-padding:], key[-padding:], value[-padding:] = torch.nan, 7.0, 7.0
     return query, key, value
 
 

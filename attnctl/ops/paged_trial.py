@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, guarded, overrun
+from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.ops.case import Case
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_cases import widths
@@ -36,16 +36,9 @@ def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cp
     cache = _empty_cache(runtime, batch, device)
     _write(runtime, batch, cache)
     keys, values = _specified_cache(batch)
-    fault = _cache_fault(cache, keys, values, batch)
-    if fault:
-        return Comparison(
-            verdict="wrong",
-            error=float("inf"),
-            reference_error=0.0,
-            budget=0.0,
-            max_error=float("inf"),
-            detail=fault,
-        )
+    differs = _cache_fault(cache, keys, values, batch)
+    if differs:
+        return fault("wrong", differs)
     tokens, heads = batch.query.shape[0], batch.query.shape[1]
     out, buffer = guarded((tokens, heads, widths(case)[1]), batch.query.dtype, device)
     metadata = runtime.build_metadata(
@@ -60,15 +53,7 @@ def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cp
     stray = overrun(buffer)
     live = tokens - case.count("padding")
     if stray or not bool(torch.isnan(out[live:]).all()):
-        detail = stray or "rows of no sequence were written"
-        return Comparison(
-            verdict="overrun",
-            error=float("inf"),
-            reference_error=0.0,
-            budget=0.0,
-            max_error=float("inf"),
-            detail=detail,
-        )
+        return fault("overrun", stray or "rows of no sequence were written")
     return _judge(out[:live], batch, keys, values, live)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attnctl.findings import Finding
-from attnctl.machine import Gpu, Machine, Package, Vendor
+from attnctl.machine import Fact, Gpu, Machine, Package, Vendor
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.processor import processor
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
@@ -17,7 +19,7 @@ def probe_view(machine: Machine, sources: bool = False) -> View:
     """The whole screen; sources: with a table of where each fact came from."""
     blocks: list[Block] = []
     for title, key in VENDORS:
-        blocks += _vendor(title, key, getattr(machine, key))
+        blocks += _vendor(title, key, getattr(machine, key), machine.facts)
     blocks += processor(machine.cpu)
     blocks += _system(machine)
     blocks += _software(machine)
@@ -49,7 +51,12 @@ def _devices(machine: Machine) -> str:
     return ", ".join(f"{count} x {label}" for label, count in counts.items())
 
 
-def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
+def _is_masked(facts: Mapping[str, Fact], key: str, gpu: Gpu) -> bool:
+    fact = facts.get(f"{key}.gpus.{gpu.index}.visible")
+    return fact is None or fact.reason in ("", "masked")
+
+
+def _vendor(title: str, key: str, vendor: Vendor, facts: Mapping[str, Fact]) -> list[Block]:
     if not vendor.gpus:
         reason = f": {vendor.reason}" if vendor.reason else ""
         style: Style = "dim" if vendor.status == "absent" else "warn"
@@ -62,7 +69,7 @@ def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
     ]
     if vendor.status not in HAD:
         versions.append(f"{vendor.status}: {vendor.reason}")
-    rows = tuple(_gpu(gpu) for gpu in vendor.gpus)
+    rows = tuple(_gpu(gpu, _is_masked(facts, key, gpu)) for gpu in vendor.gpus)
     memories = ("memory", "free", "shared memory", "GB/s")
     columns = ("gpu", "use", "name", "arch", UNIT_NAMES[key], *memories, "PCI", "more")
     count = count_text(len(vendor.gpus), "GPU")
@@ -72,12 +79,12 @@ def _vendor(title: str, key: str, vendor: Vendor) -> list[Block]:
     ]
 
 
-def _gpu(gpu: Gpu) -> tuple[Cell, ...]:
+def _gpu(gpu: Gpu, masked: bool) -> tuple[Cell, ...]:
     memory = gpu.memory
     kind = "" if memory.kind in ("discrete", "unknown") else f" {memory.kind}"
     return (
         str(gpu.index),
-        _use(gpu),
+        _use(gpu, masked),
         gpu.name or "?",
         gpu.arch or "?",
         _number(gpu.unit_count),
@@ -90,10 +97,10 @@ def _gpu(gpu: Gpu) -> tuple[Cell, ...]:
     )
 
 
-def _use(gpu: Gpu) -> Cell:
-    """The logical index, or that a visibility mask hides it."""
+def _use(gpu: Gpu, masked: bool) -> Cell:
+    """The logical index, or that a visibility mask hides it, or that nothing can use it."""
     if not gpu.visible:
-        return Mark("masked", "warn")
+        return Mark("masked" if masked else "not usable", "warn")
     return "" if gpu.logical_index is None else f"as {gpu.logical_index}"
 
 

@@ -1,4 +1,4 @@
-"""ROCM_AITER_MLA_SPARSE: AITER's sparse latent attention, or the bundled kernel without AITER."""
+"""ROCM_AITER_MLA_SPARSE: AITER's sparse latent attention, on CDNA 3 and later."""
 
 from attnctl.registry import Backend, Rank
 from attnctl.requirements import (
@@ -8,28 +8,28 @@ from attnctl.requirements import (
     compute_dtypes,
     features,
     fp8_hardware,
+    gfx,
     head_sizes,
     kv_cache_dtypes,
     operation,
     package,
     platform,
-    shared_memory,
 )
 
 BACKEND = Backend(
     name="ROCM_AITER_MLA_SPARSE",
-    summary="Sparse latent attention on AMD: AITER where it is installed, else the bundled kernel",
+    summary="Sparse latent attention by AITER; TRITON_MLA_SPARSE serves where AITER does not",
     ops=("mla_sparse",),
     rules=(
         platform("rocm"),
         package("torch"),
-        package("aiter", "triton", platforms=("rocm",)),
+        package("aiter", platforms=("rocm",)),
+        gfx("gfx94", "gfx95", why="AITER"),
         operation("mla_sparse"),
         compute_dtypes(*HALF),
         head_sizes(),
         kv_cache_dtypes(*PLAIN_KV, "fp8", "fp8_e4m3"),
         fp8_hardware(),
-        shared_memory(),
         block_size(multiple_of=1),
         *features(),
     ),
