@@ -146,11 +146,13 @@ def flash_sinks() -> Rule:
 
     def check(subject: Subject) -> Finding | None:
         layer, cc = subject.layer, capability_of(subject)
-        if not layer.group.sinks or subject.platform == "xpu":
+        if not layer.group.sinks:
             return None
+        source = source_of("sinks", layer)
+        if subject.platform == "xpu":
+            return met("sinks", wanted, "Intel's kernels have them", source)
         version = flash_version(subject)
         good = cc is not None and cc >= (9, 0) and version in (3, 4)
-        source = source_of("sinks", layer)
         return (met if good else unmet)("sinks", wanted, _here(subject, version), source)
 
     return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")
