@@ -124,7 +124,9 @@ def flash_kv_cache_dtype() -> Rule:
         found, source = layer.kv_cache_dtype, layer.kv_cache_dtype_source
         if found in PLAIN_KV or (found in ("fp8", "fp8_e4m3") and _takes_fp8(subject)):
             return met("kv_cache_dtype", wanted, found, source)
+        version = flash_version(subject)
         here = "" if cc is None else f" on {cc[0]}.{cc[1]}"
+        here += f" with FA{version}" if version else ""
         return unmet("kv_cache_dtype", wanted, found + here, source, "--kv-cache-dtype auto")
 
     return Rule("kv_cache_dtype", "both", check, wanted=wanted)
