@@ -82,7 +82,7 @@ def gfx(*archs: str, why: str = "") -> Rule:
         if subject.platform != "rocm" or subject.gpu is None:
             return None
         arch, source = subject.gpu.arch, subject.source("arch")
-        if arch is None:
+        if not arch:
             return unknown("arch", wanted, "not known", source, "attnctl probe")
         return (met if arch.startswith(archs) else unmet)("arch", wanted, arch, source)
 

@@ -33,7 +33,7 @@ def features(*has: str | Rule) -> list[Rule]:
 
 
 def _feature(name: str, has: bool) -> Rule:
-    found = "its kernels have it" if has else "its kernels do not have it"
+    found = "in its kernels" if has else "not in its kernels"
 
     def check(subject: Subject) -> Finding | None:
         layer = subject.layer

@@ -124,7 +124,9 @@ def flash_kv_cache_dtype() -> Rule:
         found, source = layer.kv_cache_dtype, layer.kv_cache_dtype_source
         if found in PLAIN_KV or (found in ("fp8", "fp8_e4m3") and _takes_fp8(subject)):
             return met("kv_cache_dtype", wanted, found, source)
+        version = flash_version(subject)
         here = "" if cc is None else f" on {cc[0]}.{cc[1]}"
+        here += f" with FA{version}" if version else ""
         return unmet("kv_cache_dtype", wanted, found + here, source, "--kv-cache-dtype auto")
 
     return Rule("kv_cache_dtype", "both", check, wanted=wanted)
@@ -146,11 +148,13 @@ def flash_sinks() -> Rule:
 
     def check(subject: Subject) -> Finding | None:
         layer, cc = subject.layer, capability_of(subject)
-        if not layer.group.sinks or subject.platform == "xpu":
+        if not layer.group.sinks:
             return None
+        source = source_of("sinks", layer)
+        if subject.platform == "xpu":
+            return met("sinks", wanted, "Intel's kernels have them", source)
         version = flash_version(subject)
         good = cc is not None and cc >= (9, 0) and version in (3, 4)
-        source = source_of("sinks", layer)
         return (met if good else unmet)("sinks", wanted, _here(subject, version), source)
 
     return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")
