@@ -42,6 +42,9 @@ def stricter(case: dict[str, Any], name: str) -> bool:
             name == "FLASH_ATTN" and platform == "cuda" and size > 256 and arch[:3] == "10.",
             # FlashInfer's sparse kernels come with FlashInfer
             name == "FLASHINFER_MLA_SPARSE" and case["installed"] in ("bare", "noext"),
+            # 0.33 takes AITER's sparse kernels at their word, wherever and even without AITER
+            name == "ROCM_AITER_MLA_SPARSE"
+            and not (arch.startswith(("gfx94", "gfx95")) and case["installed"] == "aiter_on"),
             # the smallest tile does not fit 64 KiB
             size == 576 and not config.get("use_mla") and (arch == "7.5" or platform == "rocm"),
             # dropped from the list of encoder-decoder models, which the recorded list precedes
