@@ -76,7 +76,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
     ),
     "pairs:read": _names(
         """canary canary_decoder cohere_asr dia dia_decoder encoder-decoder moonshine_streaming
-        musicgen musicgen_decoder musicgen_melody musicgen_melody_decoder pix2struct
+        musicgen musicgen_decoder musicgen_melody musicgen_melody_decoder nougat pix2struct
         pix2struct_text_model rag speech-encoder-decoder t5gemma t5gemma2 vision-encoder-decoder"""
     ),
     "parts:read": _names(
