@@ -94,6 +94,11 @@ def test_a_tower_named_inside_parameters_is_read_by_its_name() -> None:
     assert sizes(vision(vision_config=section)) == (24, 16, 64)
 
 
+def test_settings_of_something_else_are_no_tower() -> None:
+    """An object under an ambiguous name that states no sizes."""
+    assert vision(video_config={"fps": 2}, visual={"prompt": "look"}) is None
+
+
 def test_an_unknown_timm_tower_is_given_by_its_name() -> None:
     """timm's wrapper states an architecture and no sizes."""
     tower = vision(vision_config={"model_type": "timm_wrapper", "architecture": "fastvit_mci3"})
