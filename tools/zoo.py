@@ -83,6 +83,9 @@ def show(report: Report) -> str:
     for title, status in (("No such layers", "none"), ("Refused", "refused"), ("Crash", "crash")):
         if report.having(status):
             parts.append(f"{title}:\n{grouped(report.having(status))}")
+    if report.unbuilt:
+        rows = "\n".join(f"  {name}: {why[:100]}" for name, why in report.unbuilt.items())
+        parts.append(f"Without a default config, since transformers fails to make one:\n{rows}")
     if report.doubtful:
         names = "\n".join(f"  {o.model_type}: {', '.join(o.evidence[:3])}" for o in report.doubtful)
         parts.append(f"Said to have no such layers, but transformers' source names some:\n{names}")

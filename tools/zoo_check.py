@@ -40,7 +40,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
+    """unbuilt: model types whose default config transformers itself cannot make -> its error."""
+
     outcomes: tuple[Outcome, ...]
+    unbuilt: dict[str, str] = {}
 
     def having(self, status: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.status == status]
@@ -91,10 +94,16 @@ def judge(path: Path, read: Read, opinions: dict[str, Any]) -> Outcome:
 
 def judge_all(folder: Path, read: Read) -> Report:
     """Judges every config under `folder`/configs, with `folder`/opinions.json where it is there."""
-    opinions_file = folder / "opinions.json"
-    opinions = json.loads(opinions_file.read_text("utf-8")) if opinions_file.is_file() else {}
+    opinions = table(folder / "opinions.json")
     paths = sorted((folder / "configs").glob("*.json"))
-    return Report(tuple(judge(path, read, opinions) for path in paths))
+    outcomes = tuple(judge(path, read, opinions) for path in paths)
+    return Report(outcomes, table(folder / "failed.json"))
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`, or an empty one where there is no such file."""
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return found
 
 
 def mixers(config: dict[str, Any], model_type: str, opinions: dict[str, Any]) -> Iterator[str]:

@@ -93,8 +93,8 @@ def tasks(package: Path) -> dict[str, list[str]]:
     return found
 
 
-def dump(target: Path) -> dict[str, str]:
-    """Writes one file per model type; gives what could not be built, with the error."""
+def dump(target: Path) -> None:
+    """Writes one file per model type, and in failed.json what could not be built."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -108,7 +108,7 @@ def dump(target: Path) -> dict[str, str]:
             config = config_class()
             text = json.dumps(config.to_dict(), default=str, indent=1, sort_keys=True)
         except Exception as error:
-            failed[model_type] = f"{type(error).__name__}: {error}"
+            failed[model_type] = f"{type(error).__name__}: {' '.join(str(error).split())}"
             continue
         (target / "configs" / f"{model_type}.json").write_text(text + "\n", encoding="utf-8")
         opinions[model_type] = opinion(config) | {
@@ -117,9 +117,7 @@ def dump(target: Path) -> dict[str, str]:
         }
     (target / "opinions.json").write_text(json.dumps(opinions, indent=1), encoding="utf-8")
     (target / "failed.json").write_text(json.dumps(failed, indent=1), encoding="utf-8")
-    return failed
 
 
 if __name__ == "__main__":
-    for name, reason in dump(Path(sys.argv[1])).items():
-        print(f"no default config: {name}: {reason}")
+    dump(Path(sys.argv[1]))

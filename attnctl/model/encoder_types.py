@@ -54,8 +54,9 @@ ENCODERS: Mapping[str, frozenset[str]] = {
     ),
     "peculiar:read": _names(
         """blip_2_qformer efficientloftr fastspeech2_conformer instructblip_qformer
-        instructblipvideo_qformer lightglue lxmert mllama_vision_model perceiver sam3_detr_decoder
-        sam3_detr_encoder sam3_geometry_encoder sam3_lite_text_detr_decoder
+        instructblipvideo_qformer lightglue lxmert mllama_vision_model molmo2_adapter
+        perceiver sam3_detr_decoder sam3_detr_encoder sam3_geometry_encoder
+        sam3_lite_text_detr_decoder
         sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder superglue
         videoprism_vision_model"""
     ),
@@ -76,7 +77,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
     ),
     "pairs:read": _names(
         """canary canary_decoder cohere_asr dia dia_decoder encoder-decoder moonshine_streaming
-        musicgen musicgen_decoder musicgen_melody musicgen_melody_decoder pix2struct
+        musicgen musicgen_decoder musicgen_melody musicgen_melody_decoder nougat pix2struct
         pix2struct_text_model rag speech-encoder-decoder t5gemma t5gemma2 vision-encoder-decoder"""
     ),
     "parts:read": _names(
@@ -105,7 +106,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
     ),
     "unreadable:other_mathematics": _names(
         """autoformer chameleon_vqgan emu3_vqgan glm_image_vqmodel informer janus_vqgan
-        mobilevitv2 molmo2_adapter mra nystromformer reformer swiftformer yoso"""
+        mobilevitv2 mra nystromformer reformer swiftformer yoso"""
     ),
     "unreadable:patch_mixer": _names("patchtsmixer"),
 }

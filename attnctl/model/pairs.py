@@ -42,6 +42,7 @@ PAIRS: Mapping[str, Pair] = {
     "musicgen_decoder": Pair(None, ""),
     "musicgen_melody": Pair("text_encoder", "decoder", crosses=False),
     "musicgen_melody_decoder": Pair(None, "", crosses=False),
+    "nougat": Pair("encoder", "decoder"),
     "pix2struct": Pair("vision_config", "text_config"),
     "pix2struct_text_model": Pair(None, ""),
     "speech-encoder-decoder": Pair("encoder", "decoder"),

@@ -80,6 +80,12 @@ def superglue(keys: Keys) -> Groups:
     return group_of(shape, layers=own), group_of(shape, "cross", layers=across)
 
 
+def one_pooling(keys: Keys) -> Groups:
+    """One cross-attention from pooled patches to the patches that they stand for."""
+    shape = checked(msgspec.structs.replace(read_shape(keys), layers=1), keys)
+    return (group_of(shape, "cross"),)
+
+
 def each_also_crosses(keys: Keys) -> Groups:
     """Every layer sees its own side, then the other: two images, or image and prompt."""
     shape = complete(keys)
@@ -141,6 +147,7 @@ PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "lightglue": each_also_crosses,
     "lxmert": lxmert,
     "mllama_vision_model": mllama_vision,
+    "molmo2_adapter": one_pooling,
     "perceiver": perceiver,
     "sam3_detr_decoder": each_also_crosses,
     "sam3_detr_encoder": each_also_crosses,

@@ -57,12 +57,14 @@ def read_tower(keys: Keys, depth: int = 3) -> Tower:
     try:
         if staged(keys):
             return tower_of_groups(keys, read_stages(keys))
-        if home in BY_READER:
+        if home in BY_READER and not keys.has("num_global_layers"):
             return tower_of_groups(keys, reader_of(alone(keys))(alone(keys)))
         shape = read_shape(keys)
     except InputError as error:
         keys.note(f"{keys.path}: sizes not read ({error})")
         return Tower(path=keys.path)
+    if (extra := keys.count("num_global_layers")) is not None:  # Llama 3.2 Vision
+        keys.note(f"{extra.source}: {extra.value} layers over all tiles follow the tower's own")
     name = next((text for key in NAME_KEYS if (text := named(keys, key))), None)
     if shape.layers is None or shape.num_heads is None:
         inner = next((found for key in INNER_KEYS if (found := own_object(keys, key))), None)

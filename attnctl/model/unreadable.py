@@ -18,7 +18,6 @@ OTHER_MATHEMATICS = {
     "informer": "sparse attention over the most telling queries",
     "janus_vqgan": _UNSIZED,
     "mobilevitv2": "separable linear attention without heads",
-    "molmo2_adapter": "one pooling attention over image patches",
     "mra": "multi-resolution attention over picked blocks",
     "nystromformer": "attention through landmarks (Nystrom)",
     "reformer": "attention inside hash buckets",

@@ -35,6 +35,8 @@ AUDIO_KEYS = (
     "multimodal.whisper_model_args.encoder_args",
     "audio_processor.config",
 )
+# names that stand for towers only; others may hold settings of something else
+CERTAIN = frozenset({"vision_config", "audio_config"})
 VISION_NAMES = ("mm_vision_tower", "vision_tower", "vision_model_id", "vision_model_name_or_path")
 AUDIO_NAMES = ("audio_model_id", "audio_tower", "mm_audio_tower", "speech_encoder")
 
@@ -69,7 +71,8 @@ def find_tower(
     levels = tuple(levels)
     for keys in levels:
         for name in objects:
-            if keys.has(name) and (found := read_under(keys, name)) is not None:
+            found = read_under(keys, name) if keys.has(name) else None
+            if found is not None and (name in CERTAIN or sized(found)):
                 return found
     for keys in levels:
         for name in names:
@@ -77,6 +80,11 @@ def find_tower(
             if by_name:
                 return Tower(by_name=by_name, path=keys.at(name))
     return None
+
+
+def sized(tower: Tower) -> bool:
+    """True where the object under an ambiguous name did describe a tower."""
+    return tower.layers is not None or tower.by_name is not None
 
 
 def first_text(keys: Keys, name: str) -> str | None:

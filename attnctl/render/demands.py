@@ -51,9 +51,7 @@ def _widths(layer: LayerGroup) -> list[str]:
 def _features(layer: LayerGroup) -> list[str]:
     parts = []
     if layer.window is not None:
-        two_sided = layer.window_right is not None
-        right = f" left, {layer.window_right} right" if two_sided else ""
-        parts.append(f"window {layer.window}{right}")
+        parts.append(f"window {layer.window}{_sides(layer.window, layer.window_right)}")
     if layer.chunk is not None:
         parts.append(f"chunk {layer.chunk}")
     if layer.indexer is not None:
@@ -72,3 +70,8 @@ def _state(layer: LayerGroup) -> list[str]:
         return []
     shapes = {"conv": layer.state.conv_state, "state": layer.state.ssm_state}
     return [f"{name} [{', '.join(map(str, shape))}]" for name, shape in shapes.items() if shape]
+
+
+def _sides(width: int, right: int | None) -> str:
+    """How the whole width of a two-sided window falls to its sides; "" for one side."""
+    return "" if right is None else f" ({width - right} left, {right} right)"

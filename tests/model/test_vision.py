@@ -94,11 +94,30 @@ def test_a_tower_named_inside_parameters_is_read_by_its_name() -> None:
     assert sizes(vision(vision_config=section)) == (24, 16, 64)
 
 
+def test_settings_of_something_else_are_no_tower() -> None:
+    """An object under an ambiguous name that states no sizes."""
+    assert vision(video_config={"fps": 2}, visual={"prompt": "look"}) is None
+
+
 def test_an_unknown_timm_tower_is_given_by_its_name() -> None:
     """timm's wrapper states an architecture and no sizes."""
     tower = vision(vision_config={"model_type": "timm_wrapper", "architecture": "fastvit_mci3"})
     assert tower is not None
     assert (tower.by_name, tower.layers) == ("fastvit_mci3", None)
+
+
+def test_layers_that_follow_the_tower_are_remarked() -> None:
+    """Llama 3.2 Vision counts its layers over all tiles apart."""
+    section = {
+        "model_type": "mllama_vision_model",
+        "num_hidden_layers": 32,
+        "num_global_layers": 8,
+        "attention_heads": 16,
+        "hidden_size": 1280,
+    }
+    spec = read_model({"model_type": "llava", "text_config": LLAMA, "vision_config": section})
+    assert sizes(spec.vision) == (32, 16, 80)
+    assert any("num_global_layers: 8 layers" in note for note in spec.notes)
 
 
 def test_an_audio_tower_is_reported_beside_the_vision_tower() -> None:

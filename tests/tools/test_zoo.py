@@ -144,6 +144,16 @@ def test_no_layers_is_doubted_where_the_source_names_some(tmp_path: Path) -> Non
     assert "resnet: ResNetAttention" in show(report)
 
 
+def test_what_transformers_cannot_build_is_named(tmp_path: Path) -> None:
+    """A default config that does not exist is neither read nor refused."""
+    folder = filled(tmp_path, {"llama": LLAMA}, {})
+    failed = {"broken": "ValueError: no such thing"}
+    (folder / "failed.json").write_text(json.dumps(failed), encoding="utf-8")
+    report = judge_all(folder, read_model)
+    assert report.unbuilt == failed
+    assert "broken: ValueError: no such thing" in show(report)
+
+
 def test_evidence_of_a_composite_is_that_of_its_parts(tmp_path: Path) -> None:
     """A wrapper's own source names no attention class."""
     opinions = {"llava": {"mixers": []}, "llama": {"mixers": ["LlamaAttention"]}}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import math
+from io import BytesIO
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
 from attnctl.exits import InputError
 from attnctl.model import read_model
 from attnctl.model.spec import ModelSpec
+from tests.fuzz.mutation import damaged
 
 STACK = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
 TOWER = {"vision_config": {"model_type": "siglip_vision_model", **STACK}}
@@ -36,46 +35,20 @@ CONFIGS: list[dict[str, Any]] = [
     {"model_type": "llava", "text_config": {"model_type": "llama", **STACK}, **TOWER},
     {"model_type": "inkling_text", "conv_kernel_size": 4, "sliding_window_size": 8, **STACK},
 ]
-VALUES: list[Any] = [
-    *(None, True, 0, -1, 1, 7, 10**9, 10**30, 1.5, math.nan, math.inf, "", "four"),
-    *([], [1], [None], [10**9, 10**9], {}, {"model_type": "bert"}, {"a": 1}),
-]
 
 
-def paths(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The key paths of every value in nested objects."""
-    if not isinstance(value, dict):
-        return [at]
-    below = [path for key, inner in value.items() for path in paths(inner, (*at, key))]
-    return [at, *below] if at else below
-
-
-@st.composite
-def broken(draw: st.DrawFn) -> dict[str, Any]:
-    """One of the configs with up to three values replaced."""
-    config = copy.deepcopy(draw(st.sampled_from(CONFIGS)))
-    for _ in range(draw(st.integers(1, 3))):
-        *outer, last = draw(st.sampled_from(paths(config)))
-        target = config
-        for key in outer:
-            target = target[key]
-        target[last] = copy.deepcopy(draw(st.sampled_from(VALUES)))
-    return config
-
-
-def reading(config: dict[str, Any]) -> ModelSpec | str:
+def reading(data: bytes) -> ModelSpec | str:
     """The spec, or the sentence of a refusal."""
     try:
-        return read_model(config)
+        return read_model("-", stdin=BytesIO(data))
     except InputError as error:
         return str(error)
 
 
-@settings(max_examples=400, deadline=None)
-@given(broken())
-def test_a_broken_config_is_read_or_refused_in_one_sentence(config: dict[str, Any]) -> None:
+@given(data=damaged(CONFIGS))
+def test_a_damaged_encoder_is_read_or_refused_in_one_sentence(data: bytes) -> None:
     """Whatever stands in the file, there are groups or there is one line that says why not."""
-    found = reading(config)
+    found = reading(data)
     if isinstance(found, str):
         assert "\n" not in found
     else:

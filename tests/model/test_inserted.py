@@ -1,0 +1,90 @@
+"""Decoders with something beside plain attention in their layers: convolutions, cross-attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnctl.model import read_model
+from attnctl.model.spec import LayerGroup
+
+SIZES = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "num_hidden_layers": 4,
+}
+
+
+def by_kind(config: dict[str, Any]) -> dict[str, LayerGroup]:
+    return {group.kind: group for group in read_model(config).groups}
+
+
+def test_inkling_convolves_keys_values_and_both_outputs() -> None:
+    """Local layers have heads of their own; the state holds four convolutions."""
+    config = {
+        "model_type": "inkling_text",
+        "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid_sliding", "hybrid"],
+        "conv_kernel_size": 4,
+        "sliding_window_size": 32,
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 4,
+        "swa_head_dim": 16,
+        "rel_extent": 128,
+        **SIZES,
+    }
+    groups = read_model(config).groups
+    near = next(g for g in groups if g.kind == "sliding")
+    far = next(g for g in groups if g.kind == "full")
+    assert (near.layers, near.num_kv_heads, near.window) == ((0, 1, 2), 4, 32)
+    assert (far.layers, far.num_kv_heads) == ((3,), 2)
+    assert far.notes["score_bias"] == "relative positions up to 128"
+    states = {g.layers: g.state.conv_state for g in groups if g.state is not None}
+    assert states == {(0, 1, 2): (2 * 4 * 16 + 2 * 64, 3), (3,): (2 * 2 * 16 + 2 * 64, 3)}
+
+
+def test_zaya_convolves_queries_and_keys_and_delays_half_of_the_values() -> None:
+    """The state is as wide as all heads, and holds what two convolutions in a row need."""
+    config = {"model_type": "zaya", "cca_time0": 2, "cca_time1": 2, **SIZES}
+    groups = by_kind(config)
+    state = groups["short_conv"].state
+    assert groups["full"].layers == groups["short_conv"].layers == (0, 1, 2, 3)
+    assert state is not None
+    assert state.conv_state == ((4 + 2) * 16, 2)
+    assert groups["short_conv"].notes["delayed_value"] == 16
+
+
+def test_idefics_crosses_before_every_nth_layer() -> None:
+    """The first included; each head has K and V of its own there."""
+    config = {"model_type": "idefics", "cross_layer_interval": 2, **SIZES}
+    groups = by_kind(config)
+    assert groups["full"].layers == (0, 1, 2, 3)
+    assert (groups["cross"].layers, groups["cross"].num_kv_heads) == ((0, 2), 4)
+
+
+def test_evolla_spreads_its_cross_attention_evenly() -> None:
+    """So many blocks, each behind the last layer of its share."""
+    config = {"model_type": "evolla", "aligner_num_add_layers": 2, **SIZES}
+    assert by_kind(config)["cross"].layers == (1, 3)
+
+
+def test_paligemma_sees_its_prompt_both_ways_and_keeps_a_cache() -> None:
+    """The flag of the text model is about the prompt, not about generation."""
+    text = {"model_type": "gemma", "use_bidirectional_attention": True, **SIZES}
+    (group,) = read_model({"model_type": "paligemma", "text_config": text}).groups
+    assert (group.kind, group.prefix_lm, group.needs_kv_cache) == ("full", True, True)
+
+
+def test_a_file_without_a_pattern_gets_that_of_its_class() -> None:
+    """Muse Glimmer: the last of each four layers sees everything, at whatever depth."""
+    config = {"model_type": "muse_glimmer_text", "sliding_window": 32, **SIZES}
+    groups = by_kind(config | {"num_hidden_layers": 6})
+    assert groups["full"].layers == (3,)
+    assert groups["sliding"].layers == (0, 1, 2, 4, 5)
+    assert groups["full"].sources["kind"] == "default of muse_glimmer_text"
+
+
+def test_a_pattern_that_does_not_repeat_needs_the_depth_of_its_class() -> None:
+    """Neither guessed nor cut for a model of another depth."""
+    config = {"model_type": "flint", "sliding_window": 32, **SIZES}
+    assert "default of flint" not in by_kind(config)["sliding"].sources["kind"]
