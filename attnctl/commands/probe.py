@@ -77,15 +77,13 @@ def _machine(name: str | None, record: str | None, replay: str | None) -> "Machi
         from attnctl.machines import load
 
         return load(name)
+    if record is None and replay is None:
+        from attnctl.probe import probe
+
+        return probe()
     from attnctl.taping import probe_recorded, probe_replayed
 
-    if replay is not None:
-        return probe_replayed(replay, record)
-    if record is not None:
-        return probe_recorded(record)
-    from attnctl.probe import probe
-
-    return probe()
+    return probe_recorded(record or "") if replay is None else probe_replayed(replay, record)
 
 
 def _show_difference(old: str, new: "Machine", output: "Output", json: bool) -> int:

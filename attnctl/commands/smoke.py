@@ -25,8 +25,8 @@ Examples:
   attnctl smoke --all --junit smoke.xml --json
 
 \b
-Exit codes: 0 every case that ran passed; 1 one is wrong, failed, crashed or hung, or
-nothing ran; 2 wrong usage."""
+Exit codes: 0 every case that ran passed; 1 one is wrong, failed, crashed or
+hung, or nothing ran; 2 wrong usage."""
 
 
 def command(

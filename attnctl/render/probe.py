@@ -146,7 +146,7 @@ def _software(machine: Machine) -> list[Block]:
 
 
 def _package(name: str, package: Package) -> tuple[Cell, ...]:
-    build = " ".join(f"{key} {value}" for key, value in package.build.items())
+    build = " ".join(f"{key} {v}" for key, v in package.build.items() if key != "git_version")
     if package.usable is False:
         return (name, package.version or "?", build, Mark(f"not usable: {package.reason}", "bad"))
     state = "" if package.status == "ok" else f"{package.status}: {package.reason or '?'}"

@@ -32,8 +32,6 @@ def _section(group: GroupReport) -> Iterator[Block]:
     if rejected:
         yield Table(REASONS, tuple(row for one in rejected for row in _reasons(one)), fixed=2)
     yield from _elsewhere(group)
-    if group.cost is not None:
-        yield Line(f"cache: {group.cost.text()}")
     yield from _what_if(group)
 
 

@@ -8,7 +8,7 @@ from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.demands import demands, titles
 from attnctl.render.reasons import answers, every_finding
-from attnctl.render.view import Block, Cell, Line, Mark, Style, Table, View
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.report import GroupReport, SelectReport
 
 GAP = Line("")
@@ -23,7 +23,7 @@ def select_view(report: SelectReport, explain: str | None = None) -> View:
     if explain:
         for name, group in zip(titles(report), report.groups, strict=True):
             blocks += every_finding(name, group, explain)
-    return (*blocks, GAP, Line(_verdict(report)))
+    return (*blocks, *_costs(report), GAP, Line(_verdict(report)))
 
 
 def _header(report: SelectReport) -> Iterable[tuple[Cell, ...]]:
@@ -92,6 +92,17 @@ def _why(group: GroupReport) -> str:
         instead = f"; the order would give {group.would_pick}" if group.would_pick else ""
         return f"{group.requested} was requested and cannot serve these layers{instead}"
     return "nothing is eligible: the reasons are below"
+
+
+def _costs(report: SelectReport) -> Iterable[Block]:
+    rows = tuple(
+        (name, group.cost.text())
+        for name, group in zip(titles(report), report.groups, strict=True)
+        if group.cost is not None and group.op is not None
+    )
+    if rows:
+        rank = "" if report.options.tp == 1 else f", on each of {report.options.tp} ranks"
+        yield from (Heading(f"what is kept in cache{rank}"), Table((), rows))
 
 
 def _verdict(report: SelectReport) -> Mark:
