@@ -14,7 +14,10 @@ def main() -> None:
     gc.set_threshold(COLLECT_AFTER)
     from attnctl.cli import run
 
-    sys.exit(run())
+    code = run()
+    # else the interpreter, on its way out, looks once more at everything that was ever imported
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":
