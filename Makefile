@@ -23,6 +23,7 @@ zoo: $(VENV)/test.installed
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/decisions.py
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
