@@ -36,7 +36,9 @@ def main() -> int:
             for spec in specs:
                 count += len(select_model(spec, machine, registry, Options(), memo=memo))
         best = max(best, count / (time.perf_counter() - start))
-    print(f"{len(specs)} models x {len(fleet)} machines: {best:,.0f} decisions/s (best of {rounds})")
+    print(
+        f"{len(specs)} models x {len(fleet)} machines: {best:,.0f} decisions/s (best of {rounds})"
+    )
     return int(best < BUDGET_PER_SECOND)
 
 

@@ -163,7 +163,11 @@ def _facts(machine: Machine, every: bool) -> list[Block]:
         for path, fact in sorted(shown.items())
     )
     title = "sources" if every else "could not be had"
-    return [Heading(title), Table(("fact", "status", "source", "reason"), rows, indent=2)]
+    table = Table(("fact", "status", "source", "reason"), rows, indent=2)
+    if not (every and machine.timings_ms):
+        return [Heading(title), table]
+    spent = ", ".join(f"{part} {time_ms:.1f}" for part, time_ms in machine.timings_ms.items())
+    return [Heading(title), table, Line(f"asked in milliseconds: {spent}", indent=2)]
 
 
 def _findings(machine: Machine) -> list[Block]:

@@ -76,6 +76,12 @@ def test_rich_waits_for_a_terminal(words: tuple[str, ...]) -> None:
     assert not any(name.partition(".")[0] == "rich" for name in modules)
 
 
+def test_the_probe_needs_no_package_of_a_vendor() -> None:
+    """Without pynvml, amdsmi and psutil the probe ends well, and asks none of them in process."""
+    modules = loaded(("probe", "--json"), ("pynvml", "amdsmi", "psutil"))
+    assert not modules & {"pynvml", "amdsmi", "psutil"}
+
+
 def test_help_loads_no_command_and_no_value_types() -> None:
     """`--help` costs Typer alone: no command's module, no msgspec."""
     modules = loaded(("--help",), ("msgspec",))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands.running import LLAMA, MODELS, run
+from tests.commands.running import LLAMA, MODELS, ROOT, run
 
 GEMMA = str(MODELS / "gemma-3-27b.json")
 ON_H200 = ("select", "--model", LLAMA, "--machine", "h200")
@@ -214,6 +216,18 @@ def test_a_model_comes_from_a_directory(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(Path(LLAMA).read_text())
     found = run("select", "--model", str(tmp_path), "--machine", "h200", "--json")
     assert found.json["model"]["layers"] == 32
+
+
+def test_a_model_comes_from_standard_input() -> None:
+    """`--model -` reads the configuration that is piped in."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "attnctl", "select", "--model", "-", "--machine", "h200", "--json"],
+        cwd=ROOT,
+        input=Path(LLAMA).read_bytes(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(ended.stdout)["model"]["layers"] == 32
 
 
 def test_a_machine_file_is_a_machine(tmp_path: Path) -> None:
