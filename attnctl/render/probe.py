@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attnctl.findings import Finding
 from attnctl.machine import Fact, Gpu, Machine, Package, Vendor
@@ -12,6 +12,8 @@ from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, 
 
 VENDORS = (("NVIDIA", "nvidia"), ("AMD", "amd"), ("Intel", "intel"))
 UNIT_NAMES = {"nvidia": "SMs", "amd": "CUs", "intel": "Xe cores"}
+# missing facts that are listed one by one without being asked for
+FEW = 5
 HAD = frozenset({"ok", "absent", "assumed"})
 
 
@@ -30,7 +32,7 @@ def probe_view(machine: Machine, sources: bool = False) -> View:
 
 def verdict(machine: Machine) -> Mark:
     """The last line: what this machine is to a backend, and how many problems it has."""
-    who = "this machine" if machine.origin == "probed" else machine.name
+    who = {"probed": "this machine", "replayed": "this tape"}.get(machine.origin, machine.name)
     problems = count_text(len(machine.findings), "problem")
     text = f"{who}: {machine.platform}, {_devices(machine)}; {problems}"
     return Mark(text, "warn" if machine.findings else "good")
@@ -158,6 +160,8 @@ def _facts(machine: Machine, every: bool) -> list[Block]:
     shown = {path: fact for path, fact in machine.facts.items() if every or fact.status not in HAD}
     if not shown:
         return []
+    if not every and len(shown) > FEW:
+        return [Line(Mark(_counted(shown), "warn"))]
     rows = tuple(
         (path, Mark(fact.status, "" if fact.status in HAD else "warn"), fact.source, fact.reason)
         for path, fact in sorted(shown.items())
@@ -168,6 +172,13 @@ def _facts(machine: Machine, every: bool) -> list[Block]:
         return [Heading(title), table]
     spent = ", ".join(f"{part} {time_ms:.1f}" for part, time_ms in machine.timings_ms.items())
     return [Heading(title), table, Line(f"asked in milliseconds: {spent}", indent=2)]
+
+
+def _counted(missing: Iterable[str]) -> str:
+    """How many facts are missing of each part; a machine without a driver lacks dozens."""
+    parts = [path.partition(".")[0] for path in missing]
+    counts = ", ".join(f"{parts.count(part)} of {part}" for part in dict.fromkeys(sorted(parts)))
+    return f"{len(parts)} facts could not be had ({counts}); why: attnctl probe --sources"
 
 
 def _findings(machine: Machine) -> list[Block]:

@@ -11,7 +11,7 @@ import pytest
 
 from attnctl.machine import Machine
 from attnctl.machines import load
-from tests.commands.running import LLAMA, Answer, run
+from tests.commands.running import LLAMA, ROOT, Answer, run
 
 
 def test_a_bundled_machine_is_shown_as_json() -> None:
@@ -145,6 +145,27 @@ def test_a_damaged_tape_is_one_sentence(tmp_path: Path) -> None:
     assert found.code == 2
     assert "--record" in found.err
     assert found.err.count("\n") == 1
+
+
+def test_a_machine_without_a_driver_says_what_to_do() -> None:
+    """A tape of GPUs without a driver: the findings with their fixes, and missing facts counted."""
+    tape = ROOT / "tests" / "machines" / "nvidia-no-driver.tape.json"
+    found = run("probe", "--replay", str(tape))
+    assert found.code == 0
+    assert "nvidia.no_driver" in found.out
+    assert "install the NVIDIA driver" in found.out
+    assert "facts could not be had" in found.out
+    assert "nvidia.gpus.0.shared_memory_bytes" not in found.out
+    assert "nvidia.gpus.0.shared_memory_bytes" in run("probe", "--replay", str(tape), "-v").out
+    assert found.last_line.endswith("2 problems")
+
+
+def test_eight_cards_are_counted() -> None:
+    """The verdict of a tape names the tape, the platform and the cards."""
+    tape = ROOT / "tests" / "machines" / "h100x8.tape.json"
+    assert run("probe", "--replay", str(tape)).last_line == (
+        "this tape: cuda, 8 x NVIDIA H100 80GB HBM3 (sm_90); 0 problems"
+    )
 
 
 def test_sources_are_shown_on_demand() -> None:

@@ -22,6 +22,7 @@ def documents(folder: Path) -> list[Any]:
 
 MODEL_FILES = documents(MODELS)
 MACHINES = documents(ROOT / "profiles" / "machines")
+TAPES = documents(ROOT / "tests" / "machines")
 
 
 @pytest.fixture(scope="module")
@@ -72,21 +73,18 @@ def test_a_damaged_machine_is_answered_or_refused(folder: Path, data: bytes) -> 
     assert "this is a bug" not in run("probe", "--machine", str(path), "--sources").err
 
 
-@pytest.fixture(scope="module")
-def tape(folder: Path) -> Any:
-    path = folder / "recorded.json"
-    assert run("probe", "--record", str(path)).code == 0
-    return json.loads(path.read_text("utf-8"))
-
-
-@given(data=st.data())
-def test_a_damaged_tape_is_probed_or_refused(folder: Path, tape: Any, data: st.DataObject) -> None:
-    """`probe --replay` with a mutated tape of this machine."""
+@given(data=damaged(TAPES), sources=st.booleans())
+def test_a_damaged_tape_is_probed_or_refused(folder: Path, data: bytes, sources: bool) -> None:
+    """`probe --replay` with a mutated tape: a machine, or a sentence; and it can be shown."""
     path = folder / "tape.json"
-    path.write_bytes(data.draw(damaged([tape])))
+    path.write_bytes(data)
     found = run("probe", "--replay", str(path), "--json")
     assert found.code in (0, 2)
     judge(found)
+    shown = run("probe", "--replay", str(path), *(["--sources"] if sources else []), width=80)
+    assert shown.code == found.code
+    assert "this is a bug" not in shown.err
+    assert "\x1b" not in shown.out
 
 
 OPTIONS = (

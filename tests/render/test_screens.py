@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.commands.running import LLAMA, MODELS, run
+from tests.commands.running import LLAMA, MODELS, ROOT, run
 
 GEMMA = str(MODELS / "gemma-3-27b.json")
+TAPES = ROOT / "tests" / "machines"
 SCREENS = (
     ("probe",),
-    ("probe", "--sources"),
+    ("probe", "--replay", f"{TAPES}/h100x8.tape.json"),
+    ("probe", "--replay", f"{TAPES}/h200-mig.tape.json", "--sources"),
+    ("probe", "--replay", f"{TAPES}/amd-without-render-group.tape.json"),
+    ("probe", "--replay", f"{TAPES}/nvidia-no-driver.tape.json"),
+    ("probe", "--replay", f"{TAPES}/max1550.tape.json", "--sources"),
     ("probe", "--machine", "max1550"),
     ("probe", "--machine", "h200", "--diff", "h100"),
     ("select", "--model", LLAMA, "--machine", "h200"),
