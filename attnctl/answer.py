@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnctl.assume import Assumption, assume
@@ -19,6 +19,8 @@ from attnctl.select import select_model
 from attnctl.whatif import flips
 
 if TYPE_CHECKING:
+    from attnctl.decision import Decision
+    from attnctl.engines.values import EngineReport
     from attnctl.profile.document import Profile
     from attnctl.profile.match import Match
 
@@ -32,9 +34,13 @@ def answer(
     what_if: bool = False,
     device: int = 0,
     profile: Profile | None = None,
+    engine: str | None = None,
     memo: Memo | None = None,
 ) -> SelectReport:
-    """The answer for one model on one machine; InputError where it has no such device."""
+    """The answer for one model on one machine; InputError where it has no such device.
+
+    engine: the version of the engine's table whose answer is wanted beside the registry's.
+    """
     machine = assumption.machine
     _check_device(machine, device)
     options = scoped(options, spec, registry)
@@ -65,6 +71,7 @@ def answer(
         costs=costs,
         what_if=changes,
         profile=fit,
+        engine=_engine(engine, spec, machine, options, decisions),
         device=device,
     )
 
@@ -79,6 +86,7 @@ def answers(
     what_if: bool = False,
     device: int = 0,
     profile: Profile | None = None,
+    engine: str | None = None,
 ) -> Iterator[SelectReport]:
     """Every model on every machine, machine by machine; no rule is asked twice about one thing."""
     memo = Memo()
@@ -94,6 +102,7 @@ def answers(
                 what_if=what_if,
                 device=device,
                 profile=profile,
+                engine=engine,
                 memo=memo,
             )
 
@@ -105,6 +114,21 @@ def _match(profile: Profile | None, machine: Machine, device: int) -> Match | No
 
     gpus = machine.gpus
     return match(profile, machine, gpus[device] if gpus else None)
+
+
+def _engine(
+    version: str | None,
+    spec: ModelSpec,
+    machine: Machine,
+    options: Options,
+    decisions: Sequence[Decision],
+) -> EngineReport | None:
+    if version is None:
+        return None
+    # the rules of an engine are loaded when somebody asks for them
+    from attnctl.engines.report import engine_report
+
+    return engine_report(version, spec, machine, options, decisions)
 
 
 def _check_device(machine: Machine, device: int) -> None:

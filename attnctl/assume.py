@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from attnctl.engines.values import EXTRA_PACKAGES
 from attnctl.exits import InputError
 from attnctl.machine import Machine, Package
 from attnctl.nearest import did_you_mean
@@ -45,7 +46,8 @@ def assume(machine: Machine, choice: str | None, registry: Registry) -> Assumpti
         return _with_assumed(machine, names, because)
     if choice == "none":
         return Assumption(_with_absent(machine, registry.packages(), because, {}), (), because)
-    listed = _listed(choice, {*registry.packages(), *machine.packages, *machine.usual_packages})
+    there = {*machine.packages, *machine.usual_packages}
+    listed = _listed(choice, {*registry.packages(), *EXTRA_PACKAGES, *there})
     if machine.origin == "bundled":
         absent = [name for name in registry.packages() if name not in listed]
         machine = _with_absent(machine, absent, because, {})

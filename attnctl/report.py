@@ -13,6 +13,7 @@ import msgspec
 from attnctl.assume import Assumption
 from attnctl.costs import Cost
 from attnctl.decision import Decision, Pick
+from attnctl.engines.values import EngineReport
 from attnctl.exits import Exit
 from attnctl.findings import Finding
 from attnctl.layer import Options
@@ -132,6 +133,7 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     assumed: tuple[str, ...]
     assumed_because: str
     profile: ProfileBrief | None = None
+    engine: EngineReport | None = None
     groups: tuple[GroupReport, ...]
     exit_code: int
 
@@ -153,6 +155,7 @@ def report(
     costs: Sequence[Cost] | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     profile: Match | None = None,
+    engine: EngineReport | None = None,
     device: int = 0,
 ) -> SelectReport:
     """The whole answer; costs and what_if hold one entry per decision, or are None."""
@@ -170,9 +173,17 @@ def report(
         assumed=assumption.packages,
         assumed_because=assumption.because,
         profile=_profile(profile) if profile else None,
+        engine=engine,
         groups=groups,
-        exit_code=Exit.OK if all(group.answered for group in groups) else Exit.NO,
+        exit_code=_exit_code(groups, engine),
     )
+
+
+def _exit_code(groups: Sequence[GroupReport], engine: EngineReport | None) -> Exit:
+    """Asked what an engine would do, the answer is the engine's."""
+    if engine is not None:
+        return Exit.OK if engine.answered else Exit.NO
+    return Exit.OK if all(group.answered for group in groups) else Exit.NO
 
 
 def sweep(reports: Iterable[SelectReport]) -> Sweep:

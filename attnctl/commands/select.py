@@ -20,6 +20,7 @@ Examples:
   attnctl select --model config.json --machine h200 --kv-cache-dtype fp8
   attnctl select --model config.json --machine all
   attnctl select --model config.json --backend mla=FLASHMLA
+  attnctl select --model config.json --machine a100 --engine vllm
   attnctl select --model config.json --explain FLASHINFER --what-if
   curl -s URL | attnctl select --model - --json
 
@@ -88,6 +89,17 @@ def command(
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Which single change would give another pick.")
     ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="vllm", help="What this engine would pick, beside it."),
+    ] = None,
+    engine_version: Annotated[
+        str | None,
+        typer.Option("--engine-version", metavar="X.Y", help="Default: the newest table."),
+    ] = None,
+    vllm_args: Annotated[
+        bool, typer.Option("--vllm-args", help="Only the flags that pin vLLM's picks.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
     from attnctl.answer import answers
@@ -119,9 +131,33 @@ def command(
             what_if=what_if,
             device=device,
             profile=_profile(profile) if profile else None,
+            engine=_engine("vllm" if vllm_args and not engine else engine, engine_version),
         )
     )
+    if vllm_args:
+        raise typer.Exit(_show_arguments(reports, ctx.obj.output))
     raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
+
+
+def _engine(name: str | None, version: str | None) -> str | None:
+    if name is None and version is None:
+        return None
+    from attnctl.engines.report import check_engine
+
+    return check_engine(name or "vllm", version)
+
+
+def _show_arguments(reports: "tuple[SelectReport, ...]", output: "Output") -> int:
+    """One line per answer; what no flag can say goes to standard error."""
+    for report in reports:
+        if report.engine is not None:
+            output.text(" ".join(report.engine.arguments) + "\n")
+            for group in (*report.engine.groups,):
+                if group.error:
+                    typer.echo(f"attnctl: {group.error}", err=True)
+            for note in report.engine.notes:
+                typer.echo(f"attnctl: {note}", err=True)
+    return max(report.exit_code for report in reports)
 
 
 def _profile(path: str) -> "Profile":

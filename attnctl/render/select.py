@@ -23,7 +23,12 @@ def select_view(report: SelectReport, explain: str | None = None) -> View:
     if explain:
         for name, group in zip(titles(report), report.groups, strict=True):
             blocks += every_finding(name, group, explain)
-    return (*blocks, *_costs(report), GAP, Line(_verdict(report)))
+    blocks += _costs(report)
+    if report.engine is not None:
+        from attnctl.render.engine import engine_blocks
+
+        blocks += [GAP, *engine_blocks(list(titles(report)), report.engine)]
+    return (*blocks, GAP, Line(_verdict(report)))
 
 
 def _header(report: SelectReport) -> Iterable[tuple[Cell, ...]]:

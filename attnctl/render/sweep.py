@@ -36,14 +36,26 @@ def _device(report: SelectReport) -> str:
 
 
 def _groups(report: SelectReport) -> list[Cell]:
-    return [_cell(group.pick, group.answered) for group in report.groups]
+    return [_cell(*answer) for answer in _answers(report)]
+
+
+def _answers(report: SelectReport) -> list[tuple[str | None, bool]]:
+    """Per group the pick, and whether that is an answer: the engine's where one was asked."""
+    if report.engine is None:
+        return [(group.pick, group.answered) for group in report.groups]
+    return [(group.pick, group.error is None) for group in report.engine.groups]
 
 
 def _picks(reports: list[SelectReport]) -> list[Cell]:
     cells = []
     for report in reports:
-        answered = all(group.answered for group in report.groups)
-        picks = dict.fromkeys(group.pick or "none" for group in report.groups if group.op)
+        found = _answers(report)
+        answered = all(good for _, good in found)
+        picks = dict.fromkeys(
+            pick or "none"
+            for group, (pick, _) in zip(report.groups, found, strict=True)
+            if group.op
+        )
         cells.append(_cell(" + ".join(picks), answered))
     return cells
 

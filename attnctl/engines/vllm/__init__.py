@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from attnctl.engines.values import EngineDecision, HybridPlan
 from attnctl.engines.vllm import adapter, hybrid, plan, selector
-from attnctl.engines.vllm.adapter import EngineDecision
 from attnctl.engines.vllm.layers import RunOptions
-from attnctl.engines.vllm.plan import HybridPlan
 from attnctl.engines.vllm.rules import Table
 from attnctl.engines.vllm.selector import EnginePick
 from attnctl.engines.vllm.v0_33 import TABLE as V0_33

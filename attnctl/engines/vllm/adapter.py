@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from attnctl.engines.values import EngineDecision
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
 from attnctl.engines.vllm.machine_facts import facts_of_machine
 from attnctl.engines.vllm.rules import Table, reject
 from attnctl.engines.vllm.selector import Choice, choose
 from attnctl.engines.vllm.validate import validate
-from attnctl.findings import Finding
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
 
@@ -18,29 +16,6 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 UNCHECKED = {"CPU_ATTN", "CPU_MLA", "AMX_MLA", "FLASH_ATTN", "TRITON_ATTN", "TRITON_MLA"}
 # CPU_ATTN's kernel takes sinks although its class does not say so
 QUIETLY_TAKEN = {"CPU_ATTN": frozenset({"sinks"})}
-
-
-class EngineDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What one version of an engine does with one group of layers.
-
-    pick: None where it raises, then error says what and why in one sentence. requested: the
-    backend that the user forces; forced: why the engine refuses it. rejected: backend -> every
-    reason, with what it wanted and what it found, of the automatic list. flags: command-line flags
-    that pin the pick. block_size: tokens in a block for this group alone; None for states.
-    """
-
-    engine: str = "vllm"
-    version: str
-    pick: str | None = None
-    error: str | None = None
-    requested: str | None = None
-    forced: tuple[Finding, ...] = ()
-    priority: tuple[str, ...] = ()
-    rejected: dict[str, tuple[Finding, ...]] = {}
-    mla_prefill: str | None = None
-    block_size: int | None = None
-    flags: dict[str, str] = {}
-    notes: tuple[str, ...] = ()
 
 
 def explain(

@@ -6,6 +6,7 @@ import msgspec
 
 from attnctl.cache import StateTensor, state_bytes, state_tensors
 from attnctl.cache_pages import HybridBlocks
+from attnctl.engines.values import HybridPlan
 from attnctl.engines.vllm.adapter import explain
 from attnctl.engines.vllm.facts import Facts
 from attnctl.engines.vllm.hybrid import blocks_for
@@ -14,28 +15,6 @@ from attnctl.engines.vllm.machine_facts import facts_of_machine
 from attnctl.engines.vllm.rules import Table
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
-
-
-class HybridPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One block size for the attention layers, and the page that holds a state.
-
-    block_size: tokens; None where vLLM raises (error), no layer keeps a KV cache, or the backend's
-    block sizes are not known (XPU_MLA_SPARSE). state_bytes: of one state layer and sequence, 0
-    without such layers. page_bytes: of one attention block in one layer. mamba_page_size_padded:
-    what a state's page is padded to, None where it fits. attention / states: the backends in use,
-    in the order of their first layers.
-    """
-
-    engine: str = "vllm"
-    version: str
-    block_size: int | None = None
-    page_bytes: int | None = None
-    state_bytes: int = 0
-    mamba_page_size_padded: int | None = None
-    attention: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-    tensors: tuple[StateTensor, ...] = ()
-    error: str | None = None
 
 
 def hybrid_plan(
