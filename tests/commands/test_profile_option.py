@@ -1,0 +1,81 @@
+"""`attnctl select --profile`: timings reorder what is eligible, and the answer says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from attnctl.profile.document import Entry, Key, Point, Profile, Shape, Timing, Versions
+from tests.commands.running import LLAMA, run
+
+H200 = Key(vendor="nvidia", arch="sm_90", pci_id="10de:2335", unit_count=132)
+SHAPE = Shape(op="paged", heads=32, kv_heads=8, head_size=128, head_size_v=128)
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    return tmp_path / "profile.json"
+
+
+def write(path: Path, key: Key = H200, **more: object) -> None:
+    """A profile in which TRITON_ATTN is twice as fast as FLASH_ATTN on Llama's layers."""
+    timings = (
+        Timing(backend="FLASH_ATTN", median_us=20.0, runs=9),
+        Timing(backend="TRITON_ATTN", median_us=10.0, runs=9),
+    )
+    point = Point(phase="decode", batch=8, context=4096, timings=timings)
+    entries = (Entry(shape=SHAPE, points=(point,)),)
+    document = Profile(name="mine", key=key, entries=entries, **more)  # type: ignore[arg-type]
+    path.write_bytes(msgspec.json.encode(document))
+
+
+def selected(profile: Path, *words: str) -> tuple[str, str]:
+    """(pick, evidence) of Llama on an H200 with a profile."""
+    found = run(
+        *("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile), "--json"),
+        *words,
+    )
+    (group,) = found.json["groups"]
+    return group["pick"], group["winner"]["evidence"]
+
+
+def test_a_profile_of_this_card_reorders_the_picks(profile: Path) -> None:
+    """The faster backend stands first, on measured evidence."""
+    write(profile)
+    assert selected(profile) == ("TRITON_ATTN", "measured")
+
+
+def test_a_profile_of_another_card_is_ignored_with_a_note(profile: Path) -> None:
+    """Another unit count is another card: the default order stays, and the text says why."""
+    write(profile, msgspec.structs.replace(H200, unit_count=114))
+    assert selected(profile)[1] != "measured"
+    out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
+    assert "note: the profile is foreign" in out
+    assert "unit_count 114" in out
+
+
+def test_a_profile_of_an_older_compiler_is_used_with_a_warning(profile: Path) -> None:
+    """Another Triton makes it stale: it still orders, and the text says so once."""
+    write(profile, versions=Versions(triton="3.0.0"))
+    assert selected(profile) == ("TRITON_ATTN", "measured")
+    out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
+    assert out.count("note: the profile is stale") == 1
+    assert "3.0.0" in out
+
+
+def test_a_profile_never_makes_an_ineligible_backend_eligible(profile: Path) -> None:
+    """Without its packages the faster backend is not picked, however fast it was."""
+    write(profile)
+    without = ("--assume-installed", "torch,flash_attn_3")
+    assert selected(profile, *without) == ("FLASH_ATTN", "only")
+
+
+def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:
+    """A damaged document exits 2 and names the file."""
+    profile.write_text("{")
+    found = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile))
+    assert (found.code, found.out) == (2, "")
+    assert str(profile) in found.err
+    assert found.err.count("\n") == 1
