@@ -22,7 +22,7 @@ def answers(report: SelectReport) -> View:
     blocks: list[Block] = []
     for section, names in sections.items():
         blocks += [Heading("; ".join(names)), *section]
-    return tuple(blocks)
+    return (*blocks, *_elsewhere(report))
 
 
 def _section(group: GroupReport) -> Iterator[Block]:
@@ -31,18 +31,20 @@ def _section(group: GroupReport) -> Iterator[Block]:
     rejected = [candidate for candidate in group.candidates if _is_near(candidate, group)]
     if rejected:
         yield Table(REASONS, tuple(row for one in rejected for row in _reasons(one)), fixed=2)
-    yield from _elsewhere(group)
     yield from _what_if(group)
 
 
-def _elsewhere(group: GroupReport) -> Iterator[Block]:
-    """Who is out of the question here, by the question: other layers, or another platform."""
-    away = [one for one in group.candidates if not one.ok and not _is_near(one, group)]
-    others = [one.name for one in away if any(r.code == "operation" for r in one.reasons)]
-    abroad = [one.name for one in away if one.name not in others]
-    for label, names in (("for other layers", others), ("on other platforms", abroad)):
-        if names:
-            yield Line(Mark(f"{label}: {', '.join(names)}", "dim"))
+def _elsewhere(report: SelectReport) -> Iterator[Block]:
+    """One line for the backends that serve none of these layers on any machine of this platform."""
+    near: dict[str, bool] = {}
+    for group in report.groups:
+        for one in group.candidates:
+            near[one.name] = near.get(one.name, False) or one.ok or _is_near(one, group)
+    away = [name for name, shown in near.items() if not shown]
+    if away:
+        names = ", ".join(away)
+        yield Line("")
+        yield Line(Mark(f"for other layers or platforms (--explain NAME): {names}", "dim"))
 
 
 def _is_near(candidate: CandidateReport, group: GroupReport) -> bool:

@@ -96,6 +96,8 @@ def _why(group: GroupReport) -> str:
     if group.requested:
         instead = f"; the order would give {group.would_pick}" if group.would_pick else ""
         return f"{group.requested} was requested and cannot serve these layers{instead}"
+    if group.op is None:
+        return "no backend computes layers of this kind"
     return "nothing is eligible: the reasons are below"
 
 

@@ -27,7 +27,12 @@ def sweep_view(sweep: Sweep) -> View:
 
 def _model(report: SelectReport) -> str:
     name = report.model.path.rstrip("/").removesuffix("/config.json").rpartition("/")[2]
-    return name or report.model.architecture or report.model.model_type or "model"
+    return (
+        name.removesuffix(".json")
+        or report.model.architecture
+        or report.model.model_type
+        or "model"
+    )
 
 
 def _device(report: SelectReport) -> str:

@@ -24,6 +24,8 @@ STYLES = {
 # only a rule under the header: an answer is read, not admired
 # a column of prose is readable from here on
 READABLE = 14
+# names are not torn; key paths and files, which are longer, are where nothing else helps
+LONGEST_WORD = 24
 GAP = 2
 RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
@@ -57,17 +59,57 @@ def _draw(console: Console, block: Block, first: bool) -> None:
 
 
 def _fitting(table: Table, room: int) -> RichTable:
-    if table.spare is not None and narrowest(table) > room:
+    if table.spare is not None and not _widths(table, room):
         table = table.without_spare()
-    return _table(table) if narrowest(table) <= room else _stacked(table)
+    widths = _widths(table, room)
+    return _table(table, widths) if widths else _stacked(table)
 
 
-def narrowest(table: Table) -> int:
-    """Columns of a terminal below which this table is no longer read as one."""
+def _widths(table: Table, room: int) -> list[int]:
+    """A width for each column, no word torn; empty where the table does not fit in the room.
+
+    Every column starts at the least that it can be read in; what is left goes round in turn.
+    """
+    least, whole = _least_and_whole(table)
+    left = room - sum(least) - GAP * (len(least) - 1)
+    if left < 0:
+        return []
+    widths = list(least)
+    while left and widths != whole:
+        for place, wanted in enumerate(whole):
+            if left and widths[place] < wanted:
+                widths[place] += 1
+                left -= 1
+    return widths
+
+
+def _least_and_whole(table: Table) -> tuple[list[int], list[int]]:
+    """What each column needs: all of a fixed one, else its longest word; and what it would like."""
     rows = [table.columns, *table.rows] if table.columns else [*table.rows]
-    widths = [max(len(text_of(cell)) for cell in column) for column in zip(*rows, strict=True)]
-    wrapped = [min(width, READABLE) for width in widths[table.fixed :]]
-    return sum((*widths[: table.fixed], *wrapped)) + GAP * (len(widths) - 1)
+    least, whole = [], []
+    for place, column in enumerate(zip(*rows, strict=True)):
+        texts = [clean(text_of(cell)) for cell in column]
+        whole.append(max(map(len, texts)))
+        words = [len(word) for text in texts for word in text.split() if len(word) <= LONGEST_WORD]
+        least.append(whole[-1] if place < table.fixed else max((min(whole[-1], READABLE), *words)))
+    return least, whole
+
+
+def _table(table: Table, widths: list[int]) -> RichTable:
+    drawn = RichTable(
+        box=RULE if table.columns else None,
+        show_header=bool(table.columns),
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, GAP - 1 if table.columns else GAP, 0, 0),
+        header_style="dim",
+    )
+    for place, width in enumerate(widths):
+        name = table.columns[place] if table.columns else ""
+        drawn.add_column(name, width=width, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(_words(cell) for cell in row))
+    return drawn
 
 
 def _stacked(table: Table) -> RichTable:
@@ -82,22 +124,6 @@ def _stacked(table: Table) -> RichTable:
             if text_of(cell):
                 grid.add_row(Text(f"  {name}", style="dim"), _words(cell))
     return grid
-
-
-def _table(table: Table) -> RichTable:
-    drawn = RichTable(
-        box=RULE if table.columns else None,
-        show_header=bool(table.columns),
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, GAP - 1 if table.columns else GAP, 0, 0),
-        header_style="dim",
-    )
-    for place, name in enumerate(table.columns or ("",) * len(table.rows[0])):
-        drawn.add_column(name, no_wrap=place < table.fixed, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(_words(cell) for cell in row))
-    return drawn
 
 
 def _words(cell: Cell) -> Text:
