@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from attnctl.assume import Assumption
+from attnctl.briefs import (
+    MachineBrief,
+    ModelBrief,
+    ProfileBrief,
+    brief_machine,
+    brief_model,
+    brief_profile,
+)
 from attnctl.costs import Cost
 from attnctl.decision import Decision, Pick
 from attnctl.engines.values import EngineReport
 from attnctl.exits import Exit
 from attnctl.findings import Finding
 from attnctl.layer import Options
-from attnctl.machine import Machine, Platform
-from attnctl.model.spec import LayerGroup, ModelSpec, Tower
+from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.whatif import Flip
 
 if TYPE_CHECKING:
@@ -29,50 +36,6 @@ SWEEP_SCHEMA = "attnctl.select-sweep/1"
 
 # a candidate that fails one of these serves other layers or other machines
 ELSEWHERE = frozenset({"operation", "platform"})
-
-
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """The device that was selected for; index: its logical index, None on a CPU."""
-
-    index: int | None
-    name: str | None
-    arch: str | None
-    unit_count: int | None
-    memory_bytes: int | None
-
-
-class MachineBrief(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    origin: str
-    platform: Platform
-    device: Device
-    device_count: int
-
-
-class ConfigKeys(msgspec.Struct, frozen=True):
-    """Key paths of config.json that decided something, had no bearing, or are not known here."""
-
-    used: tuple[str, ...]
-    ignored: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
-class ModelBrief(msgspec.Struct, frozen=True, kw_only=True):
-    """What the configuration said, but for its layers, which stand in the groups."""
-
-    model_type: str | None
-    architecture: str | None
-    path: str
-    text_config_path: str
-    layers: int
-    dtype: str | None
-    dtype_source: str
-    kv_cache_dtype_from_checkpoint: str | None
-    max_position: int | None
-    vision: Tower | None
-    audio: Tower | None
-    notes: tuple[str, ...]
-    config: ConfigKeys
 
 
 class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,15 +77,6 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     cost: Cost | None = None
     what_if: tuple[Flip, ...] | None = None
-
-
-class ProfileBrief(msgspec.Struct, frozen=True):
-    """How the profile given fits this device; a foreign one was not used."""
-
-    name: str
-    status: str
-    findings: tuple[Finding, ...]
-    bad_entries: tuple[str, ...]
 
 
 class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,12 +121,12 @@ def report(
         )
     )
     return SelectReport(
-        machine=_machine(assumption.machine, device),
-        model=_model(spec),
+        machine=brief_machine(assumption.machine, device),
+        model=brief_model(spec),
         options=options,
         assumed=assumption.packages,
         assumed_because=assumption.because,
-        profile=_profile(profile) if profile else None,
+        profile=brief_profile(profile) if profile else None,
         engine=engine,
         groups=groups,
         exit_code=_exit_code(groups, engine),
@@ -220,58 +174,4 @@ def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None
         notes=decision.notes,
         cost=cost,
         what_if=flips,
-    )
-
-
-def _profile(found: Match) -> ProfileBrief:
-    profile = found.profile
-    return ProfileBrief(profile.name, found.status, found.findings, profile.bad_entries)
-
-
-def _machine(machine: Machine, index: int) -> MachineBrief:
-    gpus = machine.gpus
-    if not gpus:
-        cpu = machine.cpu
-        memory = cpu.memory_limit_bytes or cpu.memory_total_bytes
-        name = cpu.model or cpu.microarchitecture or cpu.arch
-        device = Device(
-            index=None,
-            name=name,
-            arch=cpu.isa_level or cpu.arch,
-            unit_count=cpu.usable or cpu.cores,
-            memory_bytes=memory,
-        )
-    else:
-        gpu = gpus[index]
-        device = Device(
-            index=index,
-            name=gpu.name,
-            arch=gpu.arch,
-            unit_count=gpu.unit_count,
-            memory_bytes=gpu.memory.total_bytes,
-        )
-    return MachineBrief(
-        name=machine.name,
-        origin=machine.origin,
-        platform=machine.platform,
-        device=device,
-        device_count=len(gpus) or 1,
-    )
-
-
-def _model(spec: ModelSpec) -> ModelBrief:
-    return ModelBrief(
-        model_type=spec.model_type,
-        architecture=spec.architecture,
-        path=spec.path,
-        text_config_path=spec.text_config_path,
-        layers=sum(len(group.layers) for group in spec.groups),
-        dtype=spec.dtype,
-        dtype_source=spec.dtype_source,
-        kv_cache_dtype_from_checkpoint=spec.kv_cache_dtype_from_checkpoint,
-        max_position=spec.max_position,
-        vision=spec.vision,
-        audio=spec.audio,
-        notes=spec.notes,
-        config=ConfigKeys(spec.used, spec.ignored, spec.unknown),
     )
