@@ -1,4 +1,4 @@
-"""Decoders with cross-attention blocks inserted at a rhythm (IDEFICS, Evolla)."""
+"""Decoders with cross-attention blocks inserted at a rhythm (IDEFICS, Evolla, BLT)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def evolla(config: Config) -> tuple[LayerGroup, ...]:
     every = max(depth // blocks.value, 1)
     layers = range(every - 1, depth, every)
     return in_order((*groups, cross(config.text, groups[0], layers, blocks.source)))
+
+
+def byte_level(config: Config) -> tuple[LayerGroup, ...]:
+    """BLT's outer models: bytes see bytes, and patches in every layer or in one (at the seam)."""
+    text = config.text
+    groups = decoder.read(config)
+    depth = depth_of(groups)
+    seam = depth - 1 if text.model_type == "blt_local_encoder" else 0
+    layers = range(depth) if text.is_true("cross_attn_all_layers") else range(seam, seam + 1)
+    return in_order((*groups, cross(text, groups[0], layers, "cross_attn_all_layers")))
 
 
 def depth_of(groups: Sequence[LayerGroup]) -> int:
