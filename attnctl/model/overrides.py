@@ -58,4 +58,6 @@ def placed(
         field: f"{section}.{path.rpartition('.')[2]}" if path.rpartition(".")[2] in stated else path
         for field, path in group.sources.items()
     }
-    return msgspec.structs.replace(group, layers=layers, sources=sources)
+    # a window is narrower than what an indexer would pick, so local layers have none
+    indexer = None if group.kind == "sliding" else group.indexer
+    return msgspec.structs.replace(group, layers=layers, sources=sources, indexer=indexer)

@@ -113,6 +113,8 @@ def test_layers_with_latents_of_their_own_are_read_apart() -> None:
     far, near = groups["mla_sparse"], groups["sliding"]
     assert (far.layers, far.head_size, far.num_heads) == ((0,), 20, 4)
     assert (near.layers, near.head_size, near.num_heads) == ((1, 2), 36, 2)
+    assert far.indexer is not None
+    assert near.indexer is None
     assert near.sources["num_heads"] == "per_layer_config.1.num_attention_heads"
     assert far.sources["num_heads"] == "num_attention_heads"
 
