@@ -80,7 +80,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         pix2struct_text_model rag speech-encoder-decoder t5gemma t5gemma2 vision-encoder-decoder"""
     ),
     "parts:read": _names(
-        """bark blt chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
+        """bark chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
         edgetam_vision_model esmfold2 fastspeech2_conformer_with_hifigan granite_speech5_ctc
         higgs_audio_v2_tokenizer lasr_ctc nemotron3_5_asr nemotron3_5_transcribe_audio
         nemotron3_diarization nemotron_asr_streaming parakeet_ctc parakeet_rnnt parakeet_tdt

@@ -35,6 +35,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "deepseek_v4:read": ("deepseek_v4",),
     "falcon:falcon": ("falcon", "RefinedWeb", "RefinedWebModel"),
     "falcon:gpt_bigcode": ("gpt_bigcode",),
+    "gated_cross:blt": ("blt",),
     "gated_cross:byte_level": ("blt_local_decoder", "blt_local_encoder"),
     "gated_cross:evolla": ("evolla", "EvollaModel"),
     "gated_cross:idefics": ("idefics",),

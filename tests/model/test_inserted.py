@@ -148,3 +148,20 @@ def test_bytes_of_blt_see_patches_at_the_seam_or_in_every_layer() -> None:
         assert by_kind(config)["cross"].layers == seam
         everywhere = by_kind(config | {"cross_attn_all_layers": True})
         assert everywhere["cross"].layers == (0, 1, 2, 3)
+
+
+def test_the_window_of_blt_is_stated_for_all_its_bytes() -> None:
+    """The model over patches has none."""
+    config = {
+        "model_type": "blt",
+        "local_attention_window_len": 32,
+        "encoder_config": {"model_type": "blt_local_encoder", **SIZES},
+        "decoder_config": {"model_type": "blt_local_decoder", **SIZES},
+        "global_config": {"model_type": "blt_global_transformer", **SIZES},
+    }
+    windows = {
+        group.notes["part"]: group.window
+        for group in read_model(config).groups
+        if group.kind != "cross"
+    }
+    assert windows == {"encoder_config": 32, "decoder_config": 32, "global_config": None}
