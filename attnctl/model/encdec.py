@@ -14,7 +14,7 @@ from attnctl.model.encoders import windowed_groups
 from attnctl.model.keys import LAYER_LIMIT, Keys, Value
 from attnctl.model.nesting import Config
 from attnctl.model.shape import HIDDEN, Names, Shape, checked, group_of, read_shape
-from attnctl.model.spec import LayerGroup
+from attnctl.model.spec import Kind, LayerGroup
 
 ENCODER = Names(
     layers=(
@@ -86,7 +86,30 @@ def read_encoder_decoder(keys: Keys) -> tuple[LayerGroup, ...]:
     if keys.model_type in DECODER_ONLY:
         return groups
     encoder = checked(read_shape(keys, ENCODER), keys, ENCODER)
-    return (*encoder_groups(keys, encoder), *groups)
+    return (*encoder_groups(keys, encoder), *groups, *text_to_units(keys))
+
+
+def text_to_units(keys: Keys) -> tuple[LayerGroup, ...]:
+    """SeamlessM4T's second pair, which turns text into units of speech (version 2: all at once)."""
+    encoder, decoder = (read_shape(keys, prefixed(stack)) for stack in ("encoder", "decoder"))
+    if not (encoder.head_size and decoder.head_size and encoder.layers and decoder.layers):
+        return ()
+    notes = {"part": "t2u"}
+    own = group_of(encoder, stack="encoder", notes=notes)
+    if keys.model_type == "seamless_m4t_v2":
+        return own, group_of(decoder, stack="decoder", notes=notes)
+    kinds: tuple[Kind, Kind] = ("full", "cross")
+    return own, *(group_of(decoder, kind, stack="decoder", notes=notes) for kind in kinds)
+
+
+def prefixed(stack: str) -> Names:
+    return Names(
+        layers=(f"t2u_{stack}_layers",),
+        heads=(f"t2u_{stack}_attention_heads",),
+        kv_heads=(),
+        head_size=(),
+        hidden=("hidden_size",),
+    )
 
 
 def encoder_groups(keys: Keys, shape: Shape) -> tuple[LayerGroup, ...]:

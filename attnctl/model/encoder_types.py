@@ -18,14 +18,14 @@ def _names(text: str) -> frozenset[str]:
 ENCODERS: Mapping[str, frozenset[str]] = {
     "encoders:read": _names(
         """albert align_text_model altclip_text_model bert bert-generation big_bird
-        blip_text_model bridgetower bridgetower_text_model bros camembert canine
+        blip_text_model bridgetower bridgetower_text_model bros camembert
         chinese_clip_text_model clap_text_model clvp_encoder convbert data2vec-text deberta
         deberta-v2 deepseek_ocr2_encoder distilbert dpr electra embedding_gemma2_text ernie esm
         esmc eurobert flaubert flava_text_model funnel gte ibert jina_embeddings_v3 layoutlm
         layoutlmv2 layoutlmv3 layoutxlm lilt longformer luke
         markuplm megatron-bert mobilebert modernbert mpnet neomme new nomic_bert
         openai_privacy_filter rembert roberta roberta-prelayernorm roc_bert roformer t5gemma2_text
-        sam3_lite_text_text_model siglip2_text_model siglip_text_model splinter squeezebert tapas
+        siglip2_text_model siglip_text_model splinter squeezebert tapas
         tipsv2_text_model tvp ultrabert videoprism_text_model vilt visual_bert xlm xlm-roberta
         xlm-roberta-flash xlm-roberta-xl xlnet xmod
 
@@ -35,9 +35,9 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         audio-spectrogram-transformer beit data2vec-audio data2vec-vision deit dinov2
         dinov2_with_registers dinov3_vit dpt eomt eomt_dinov3 fine_acoustics hubert ijepa mlcd
         mlcd_vision_model mgp-str moonvit neucodec patchtst pixio pixtral qwen2_5_omni_dit radio
-        rf_detr_dinov2 sapiens2 seggpt sew sew-d timesfm timesfm2_5 timesformer unispeech
+        rf_detr_dinov2 sapiens2 seggpt sew sew-d timesfm timesfm2_5 unispeech
         unispeech-sat videomae videomt vit vit_mae vit_msn vitdet vitpose_backbone vits vivit
-        vjepa2 wav2vec2 wav2vec2-bert wav2vec2-conformer wavlm xcodec2 yolos
+        wav2vec2 wav2vec2-bert wav2vec2-conformer wavlm xcodec2 yolos
 
         idefics_perciever nemotron3_5_transcribe_word_timestamp"""
     ),
@@ -53,12 +53,11 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         pp_doclayout_v3 pp_doclayout_v4 rf_detr rt_detr rt_detr_v2 table-transformer"""
     ),
     "peculiar:read": _names(
-        """blip_2_qformer efficientloftr fastspeech2_conformer instructblip_qformer
+        """blip_2_qformer canine efficientloftr fastspeech2_conformer instructblip_qformer
         instructblipvideo_qformer lightglue lxmert mllama_vision_model molmo2_adapter
         perceiver sam3_detr_decoder sam3_detr_encoder sam3_geometry_encoder
-        sam3_lite_text_detr_decoder
-        sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder superglue
-        videoprism_vision_model"""
+        sam3_lite_text_detr_decoder sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder
+        sam3_lite_text_text_model superglue timesformer videoprism_vision_model vjepa2"""
     ),
     "mask_decoder:read": _names(
         """edgetam_mask_decoder edgetam_video_mask_decoder sam2_mask_decoder
@@ -81,7 +80,7 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         pix2struct_text_model rag speech-encoder-decoder t5gemma t5gemma2 vision-encoder-decoder"""
     ),
     "parts:read": _names(
-        """bark blt chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
+        """bark chmv2 clvp deepseek_ocr2_vision depth_anything depth_pro edgetam edgetam_video
         edgetam_vision_model esmfold2 fastspeech2_conformer_with_hifigan granite_speech5_ctc
         higgs_audio_v2_tokenizer lasr_ctc nemotron3_5_asr nemotron3_5_transcribe_audio
         nemotron3_diarization nemotron_asr_streaming parakeet_ctc parakeet_rnnt parakeet_tdt

@@ -1,4 +1,4 @@
-"""Decoders with cross-attention blocks inserted at a rhythm (IDEFICS, Evolla)."""
+"""Decoders with cross-attention blocks inserted at a rhythm (IDEFICS, Evolla, BLT)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from attnctl.model import decoder
+from attnctl.model import decoder, parts
 from attnctl.model.groups import in_order
 from attnctl.model.keys import Keys
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
+
+BYTES = ("encoder_config", "decoder_config")
 
 
 def idefics(config: Config) -> tuple[LayerGroup, ...]:
@@ -33,6 +35,35 @@ def evolla(config: Config) -> tuple[LayerGroup, ...]:
     every = max(depth // blocks.value, 1)
     layers = range(every - 1, depth, every)
     return in_order((*groups, cross(config.text, groups[0], layers, blocks.source)))
+
+
+def byte_level(config: Config) -> tuple[LayerGroup, ...]:
+    """BLT's outer models: bytes see bytes, and patches in every layer or in one (at the seam)."""
+    text = config.text
+    groups = decoder.read(config)
+    depth = depth_of(groups)
+    seam = depth - 1 if text.model_type == "blt_local_encoder" else 0
+    layers = range(depth) if text.is_true("cross_attn_all_layers") else range(seam, seam + 1)
+    return in_order((*groups, cross(text, groups[0], layers, "cross_attn_all_layers")))
+
+
+def blt(config: Config) -> tuple[LayerGroup, ...]:
+    """BLT's parts; bytes see bytes through the window that the whole model states."""
+    groups = parts.read(config)
+    window = config.root.count("local_attention_window_len")
+    if window is None:
+        return groups
+    return tuple(
+        msgspec.structs.replace(
+            group,
+            kind="sliding",
+            window=window.value,
+            sources=group.sources | {"window": window.source},
+        )
+        if group.kind == "full" and group.notes.get("part") in BYTES
+        else group
+        for group in groups
+    )
 
 
 def depth_of(groups: Sequence[LayerGroup]) -> int:

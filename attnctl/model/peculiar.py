@@ -50,9 +50,13 @@ def perceiver(keys: Keys) -> Groups:
     across = need(keys, "cross-attention heads", "num_cross_attention_heads")
     layers = need(keys, "self-attention layers", "num_self_attends_per_block")
     blocks = need(keys, "blocks", "num_blocks")
-    width = keys.count("qk_channels") or latents
-    shape = sized(layers, own, width)
-    cross = sized(blocks, across, width)
+    width = keys.count("qk_channels")
+    shape = sized(layers, own, width or latents)
+    outward = keys.text("cross_attention_shape_for_attention")
+    takes_input = outward is None or outward.value == "kv"
+    cross = sized(
+        blocks, across, width or (keys.count("d_model") if takes_input else None) or latents
+    )
     repeated = msgspec.structs.replace(shape, layers=layers.value * blocks.value)
     return group_of(repeated), group_of(cross, "cross")
 
@@ -92,6 +96,50 @@ def each_also_crosses(keys: Keys) -> Groups:
     return group_of(shape), group_of(shape, "cross")
 
 
+def canine(keys: Keys) -> Groups:
+    """Twelve layers over shortened text, between two over characters in blocks."""
+    shape = complete(keys)
+    block = keys.count_or_default("local_transformer_stride")
+    notes = {"part": "characters", "block": block.value if block else None}
+    return group_of(shape), group_of(shape, layers=(0, 1), notes=notes)
+
+
+def timesformer(keys: Keys) -> Groups:
+    """Divided attention: each layer attends over time, then over space."""
+    shape = complete(keys)
+    kind = keys.text("attention_type")
+    if kind is not None and kind.value != "divided_space_time":
+        return (group_of(shape),)
+    return group_of(shape, notes={"over": "space"}), group_of(shape, notes={"over": "time"})
+
+
+def vjepa2(keys: Keys) -> Groups:
+    """The encoder, and the predictor that training adds to it."""
+    predictor = read_shape(keys, PREDICTOR)
+    if not (predictor.layers and predictor.num_heads and predictor.head_size):
+        return (group_of(complete(keys)),)
+    return group_of(complete(keys)), group_of(predictor, notes={"part": "predictor"})
+
+
+PREDICTOR = Names(
+    layers=("pred_num_hidden_layers",),
+    heads=("pred_num_attention_heads",),
+    kv_heads=(),
+    head_size=(),
+    hidden=("pred_hidden_size",),
+)
+
+
+def repmixer(keys: Keys) -> Groups:
+    """MobileCLIP's text model: its first and last layers are convolutions."""
+    shape = complete(keys)
+    depth = shape.layers or 0
+    if keys.is_false("use_repmixer_blocks") or depth < 3:
+        return (group_of(shape),)
+    ends = LayerGroup(kind="none", layers=(0, depth - 1))
+    return group_of(shape, layers=range(1, depth - 1)), ends
+
+
 def qformer(keys: Keys) -> Groups:
     """Queries see one another in every layer, and the image in every n-th, the first included."""
     shape = complete(keys)
@@ -101,12 +149,14 @@ def qformer(keys: Keys) -> Groups:
 
 
 def space_and_time(keys: Keys) -> Groups:
-    """VideoPrism: layers over space, layers over time, and layers for the features of a clip."""
-    names = ("num_spatial_layers", "num_temporal_layers", "num_auxiliary_layers")
-    layers = [need(keys, name.replace("_", " "), name).value for name in names]
-    shape = msgspec.structs.replace(read_shape(keys), layers=sum(layers))
-    notes = dict(zip(("spatial", "temporal", "auxiliary"), layers, strict=True))
-    return (group_of(checked(shape, keys), notes=notes),)
+    """VideoPrism: layers over space, then layers over time."""
+    names = ("num_spatial_layers", "num_temporal_layers")
+    space, time = (need(keys, name.replace("_", " "), name).value for name in names)
+    shape = checked(msgspec.structs.replace(read_shape(keys), layers=space + time), keys)
+    return (
+        group_of(shape, layers=range(space), notes={"over": "space"}),
+        group_of(shape, layers=range(space, space + time), notes={"over": "time"}),
+    )
 
 
 def mllama_vision(keys: Keys) -> Groups:
@@ -140,6 +190,7 @@ FASTSPEECH: dict[Literal["encoder", "decoder"], Names] = {
 }
 PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "blip_2_qformer": qformer,
+    "canine": canine,
     "efficientloftr": each_also_crosses,
     "fastspeech2_conformer": fastspeech2,
     "instructblip_qformer": qformer,
@@ -155,6 +206,9 @@ PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "sam3_lite_text_detr_decoder": each_also_crosses,
     "sam3_lite_text_detr_encoder": each_also_crosses,
     "sam3_lite_text_geometry_encoder": each_also_crosses,
+    "sam3_lite_text_text_model": repmixer,
     "superglue": superglue,
+    "timesformer": timesformer,
     "videoprism_vision_model": space_and_time,
+    "vjepa2": vjepa2,
 }

@@ -12,6 +12,7 @@ from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
 
 _MEANING = {"full": True, "F": True, "shared": False, "S": False}
+_BARE = ("mistral_large4_text",)  # every fourth layer, or those that no_rope_layers gives as 0
 _SINKS = ("hy_v4",)  # learned sinks in every layer, without a key that says so
 
 
@@ -22,13 +23,60 @@ def read(config: Config) -> tuple[LayerGroup, ...]:
     runs = _runs_indexer(text, depth_of(text).value)
     if layer.indexer is None:
         return assemble(["dense"] * len(runs.value), lambda _: [layer])
-    reuses = msgspec.structs.replace(
+    if text.model_type in _BARE:
+        return _with_bare_layers(text, layer, runs)
+    return assemble(runs.value, lambda own: [layer if own else _reusing(layer, runs)])
+
+
+def _with_bare_layers(
+    text: Keys, layer: LayerGroup, runs: Value[list[bool]]
+) -> tuple[LayerGroup, ...]:
+    """The same where some layers have no positions: their latent has no part for them."""
+    positions = text.wholes("no_rope_layers")  # 1 = with positions, as in SmolLM3
+    every = text.count("no_rope_layer_interval") or Value(4, "")
+    turned = positions.value if positions else ()
+    slots = [
+        (own, bool(turned[i]) if i < len(turned) else (i + 1) % every.value != 0)
+        for i, own in enumerate(runs.value)
+    ]
+    bare = _without_positions(layer)
+
+    def made(slot: tuple[bool, bool]) -> list[LayerGroup]:
+        own, turns = slot
+        found = layer if turns else bare
+        return [found if own else _reusing(found, runs)]
+
+    return assemble(slots, made)
+
+
+def _without_positions(layer: LayerGroup) -> LayerGroup:
+    """All of K is content: the cached row is the latent alone."""
+    mla = layer.mla
+    if mla is None:
+        return layer
+    inner = msgspec.structs.replace(
+        mla, qk_rope_head_dim=0, qk_nope_head_dim=mla.qk_nope_head_dim + mla.qk_rope_head_dim
+    )
+    sources = {**layer.sources, "head_size": layer.sources.get("head_size_v", "kv_lora_rank")}
+    return msgspec.structs.replace(
+        layer,
+        mla=inner,
+        head_size=mla.kv_lora_rank,
+        notes={**layer.notes, "nope": True},
+        sources=sources,
+    )
+
+
+def _reusing(layer: LayerGroup, runs: Value[list[bool]]) -> LayerGroup:
+    """The layer without an indexer of its own."""
+    if layer.indexer is None:
+        return layer
+    return msgspec.structs.replace(
         layer,
         indexer=msgspec.structs.replace(layer.indexer, layers=()),
         notes={**layer.notes, "selection": "reused from the last layer that runs the indexer"},
         sources={**layer.sources, "indexer": runs.source},
     )
-    return assemble(runs.value, lambda own: [layer if own else reuses])
 
 
 def _runs_indexer(text: Keys, depth: int) -> Value[list[bool]]:

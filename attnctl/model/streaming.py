@@ -5,9 +5,10 @@ from __future__ import annotations
 from attnctl.model.keys import Keys, Value
 from attnctl.model.nesting import Config
 from attnctl.model.shape import complete, group_of
-from attnctl.model.spec import LayerGroup
+from attnctl.model.spec import Kind, LayerGroup
 
 Groups = tuple[LayerGroup, ...]
+CODECS = frozenset({"mimi", "pocket_tts_audio_tokenizer"})
 
 
 def read(config: Config) -> Groups:
@@ -20,12 +21,18 @@ def read(config: Config) -> Groups:
 
 
 def codec(keys: Keys) -> Groups:
-    """Causal layers with a window, whose cache lets sound be encoded as it comes in."""
+    """Causal layers with a window, whose cache lets sound be encoded as it comes in.
+
+    A whole codec has such layers on its way in and again on its way out.
+    """
     shape = complete(keys)
     window = keys.count_or_default("sliding_window")
-    if window is None:
-        return (group_of(shape, "full"),)
-    return (group_of(shape, "sliding", window=window.value),)
+    kind: Kind = "full" if window is None else "sliding"
+    width = window.value if window else None
+    ways = ("encoder", "decoder") if keys.model_type in CODECS else (None,)
+    return tuple(
+        group_of(shape, kind, window=width, notes={"part": way} if way else {}) for way in ways
+    )
 
 
 def moonshine(keys: Keys) -> Groups:

@@ -88,9 +88,10 @@ def tower_of(keys: Keys, shape: Shape) -> Tower:
 
 def tower_of_groups(keys: Keys, groups: tuple[LayerGroup, ...]) -> Tower:
     """A tower in several groups: all its layers, heads and head size of the last."""
-    own = [group for group in groups if group.kind != "cross"]
+    seen = [group for group in groups if group.num_heads and group.kind != "cross"]
+    own = [group for group in seen if "part" not in group.notes] or seen
     return Tower(
-        layers=sum(len(group.layers) for group in own),
+        layers=len({layer for group in own for layer in group.layers}),
         num_heads=own[-1].num_heads,
         head_size=own[-1].head_size,
         path=keys.path,

@@ -43,9 +43,17 @@ AUDIO_NAMES = ("audio_model_id", "audio_tower", "mm_audio_tower", "speech_encode
 
 def towers(config: Config) -> tuple[Tower | None, Tower | None]:
     """The vision tower and the audio tower, each None where the file has none."""
-    vision = find_tower(config.chain, VISION_KEYS, VISION_NAMES)
+    vision = find_tower(config.chain, VISION_KEYS, VISION_NAMES) or inside_encoder(config)
     audio = find_tower(config.chain, AUDIO_KEYS, AUDIO_NAMES)
     return vision, audio or speech_encoder(config)
+
+
+def inside_encoder(config: Config) -> Tower | None:
+    """The tower that T5Gemma 2 keeps inside its encoder's config."""
+    encoder = config.root.data.get("encoder")
+    if not isinstance(encoder, dict) or "vision_config" not in encoder:
+        return None
+    return read_under(Keys(encoder, config.root.at("encoder"), config.root.ledger), "vision_config")
 
 
 def speech_encoder(config: Config) -> Tower | None:

@@ -335,6 +335,44 @@ def test_other_mathematics_is_refused_by_name() -> None:
         groups({"model_type": "reformer", "num_hidden_layers": 6})
 
 
+def test_perceivers_latents_look_at_the_input_in_its_own_width() -> None:
+    """Unless the config says that the latents' width counts."""
+    config = {
+        "model_type": "perceiver",
+        "d_latents": 1280,
+        "d_model": 768,
+        "num_blocks": 2,
+        "num_self_attends_per_block": 13,
+        "num_self_attention_heads": 8,
+        "num_cross_attention_heads": 8,
+    }
+    assert in_short(config) == [(None, "encoder_self", 26, 8, 160), (None, "cross", 2, 8, 96)]
+    own = config | {"cross_attention_shape_for_attention": "q"}
+    assert in_short(own)[1] == (None, "cross", 2, 8, 160)
+
+
+def test_seamless_turns_text_into_units_by_a_second_pair() -> None:
+    """Version 1 generates the units one by one, version 2 all at once."""
+    config = {
+        "model_type": "seamless_m4t",
+        "hidden_size": 1024,
+        "encoder_layers": 24,
+        "encoder_attention_heads": 16,
+        "decoder_layers": 24,
+        "decoder_attention_heads": 16,
+        "t2u_encoder_layers": 6,
+        "t2u_encoder_attention_heads": 16,
+        "t2u_decoder_layers": 6,
+        "t2u_decoder_attention_heads": 16,
+    }
+    for model_type, kinds in (
+        ("seamless_m4t", ["encoder_self", "full", "cross"]),
+        ("seamless_m4t_v2", ["encoder_self", "encoder_self"]),
+    ):
+        found = groups(config | {"model_type": model_type})
+        assert [g.kind for g in found if g.notes.get("part") == "t2u"] == kinds
+
+
 def test_a_missing_half_of_a_pair_is_one_clear_sentence() -> None:
     """The sentence names the key that has to be there."""
     with pytest.raises(InputError, match="give one of decoder"):

@@ -88,3 +88,80 @@ def test_a_pattern_that_does_not_repeat_needs_the_depth_of_its_class() -> None:
     """Neither guessed nor cut for a model of another depth."""
     config = {"model_type": "flint", "sliding_window": 32, **SIZES}
     assert "default of flint" not in by_kind(config)["sliding"].sources["kind"]
+
+
+def test_layers_with_latents_of_their_own_are_read_apart() -> None:
+    """Dots 3: local layers have a wider latent and fewer heads; the sources say where from."""
+    own = {"kv_lora_rank": 32, "num_attention_heads": 2, "qk_nope_head_dim": 12}
+    config = {
+        "model_type": "dots3_note_text",
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 3,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+        "index_topk": 8,
+        "index_n_heads": 4,
+        "index_head_dim": 8,
+        "sliding_window": 16,
+        "layer_types": ["indexed_attention", "sliding_attention", "sliding_attention"],
+        "per_layer_config": {"1": own, "2": own},
+    }
+    groups = by_kind(config)
+    far, near = groups["mla_sparse"], groups["sliding"]
+    assert (far.layers, far.head_size, far.num_heads) == ((0,), 20, 4)
+    assert (near.layers, near.head_size, near.num_heads) == ((1, 2), 36, 2)
+    assert far.indexer is not None
+    assert near.indexer is None
+    assert near.sources["num_heads"] == "per_layer_config.1.num_attention_heads"
+    assert far.sources["num_heads"] == "num_attention_heads"
+
+
+def test_a_latent_without_positions_is_narrower() -> None:
+    """Mistral Large 4: every fourth layer caches the latent alone."""
+    config = {
+        "model_type": "mistral_large4_text",
+        "hidden_size": 64,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 4,
+        "kv_lora_rank": 16,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+        "index_topk": 8,
+    }
+    found = {g.layers: (g.head_size, g.mla) for g in read_model(config).groups}
+    assert {layers: size for layers, (size, _) in found.items()} == {(0, 1, 2): 20, (3,): 16}
+    bare = found[(3,)][1]
+    assert bare is not None
+    assert (bare.qk_rope_head_dim, bare.qk_nope_head_dim) == (0, 12)
+    stated = config | {"no_rope_layers": [0, 1, 1, 1]}
+    assert {g.layers: g.head_size for g in read_model(stated).groups} == {(0,): 16, (1, 2, 3): 20}
+
+
+def test_bytes_of_blt_see_patches_at_the_seam_or_in_every_layer() -> None:
+    """The last layer of the encoder, the first of the decoder, unless all do."""
+    for model_type, seam in (("blt_local_encoder", (3,)), ("blt_local_decoder", (0,))):
+        config = {"model_type": model_type, **SIZES}
+        assert by_kind(config)["cross"].layers == seam
+        everywhere = by_kind(config | {"cross_attn_all_layers": True})
+        assert everywhere["cross"].layers == (0, 1, 2, 3)
+
+
+def test_the_window_of_blt_is_stated_for_all_its_bytes() -> None:
+    """The model over patches has none."""
+    config = {
+        "model_type": "blt",
+        "local_attention_window_len": 32,
+        "encoder_config": {"model_type": "blt_local_encoder", **SIZES},
+        "decoder_config": {"model_type": "blt_local_decoder", **SIZES},
+        "global_config": {"model_type": "blt_global_transformer", **SIZES},
+    }
+    windows = {
+        group.notes["part"]: group.window
+        for group in read_model(config).groups
+        if group.kind != "cross"
+    }
+    assert windows == {"encoder_config": 32, "decoder_config": 32, "global_config": None}

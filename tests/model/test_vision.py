@@ -16,6 +16,8 @@ LLAMA = {
     "num_hidden_layers": 2,
 }
 
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "head_dim": 16}
+
 
 def vision(**extra: Any) -> Tower | None:
     """The vision tower of a text model with these keys beside it."""
@@ -215,8 +217,8 @@ def test_full_layers_between_square_windows_are_a_group_of_their_own() -> None:
     assert layers == {True: (0, 2), False: (1, 3)}
 
 
-def test_a_streaming_encoder_keeps_a_window_of_what_it_heard() -> None:
-    """Mimi's transformer is causal, with a cache as long as its window."""
+def test_a_codec_keeps_a_window_of_what_it_heard_on_both_ways() -> None:
+    """Mimi's two transformers are causal, with a cache as long as their window."""
     config = {
         "model_type": "mimi",
         "hidden_size": 512,
@@ -224,8 +226,54 @@ def test_a_streaming_encoder_keeps_a_window_of_what_it_heard() -> None:
         "num_hidden_layers": 8,
         "sliding_window": 250,
     }
-    (group,) = read_model(config).groups
-    assert (group.kind, group.window, group.needs_kv_cache) == ("sliding", 250, True)
+    groups = read_model(config).groups
+    assert [(g.kind, g.window, g.notes["part"]) for g in groups] == [
+        ("sliding", 250, "encoder"),
+        ("sliding", 250, "decoder"),
+    ]
+    assert all(group.needs_kv_cache for group in groups)
+
+
+def test_divided_attention_looks_twice_in_each_layer() -> None:
+    """TimeSformer: over time, then over space; a tower of it has as many layers as it states."""
+    config = {
+        "model_type": "timesformer",
+        "attention_type": "divided_space_time",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+    }
+    assert [g.notes["over"] for g in read_model(config).groups] == ["space", "time"]
+    assert sizes(vision(vision_config=config)) == (12, 12, 64)
+
+
+def test_a_predictor_is_a_part_of_the_model_and_not_of_the_tower() -> None:
+    """V-JEPA 2 has one of its own depth and width."""
+    config = {
+        "model_type": "vjepa2",
+        "hidden_size": 1024,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 24,
+        "pred_hidden_size": 384,
+        "pred_num_attention_heads": 12,
+        "pred_num_hidden_layers": 12,
+    }
+    assert [(len(g.layers), g.head_size) for g in read_model(config).groups] == [(24, 64), (12, 32)]
+    assert sizes(vision(vision_config=config)) == (24, 16, 64)
+
+
+def test_a_tower_may_stand_inside_the_encoder() -> None:
+    """T5Gemma 2."""
+    config = {
+        "model_type": "t5gemma2",
+        "encoder": {
+            "model_type": "t5gemma2_encoder",
+            "text_config": {"model_type": "t5gemma2_text", **SMALL},
+            "vision_config": {"model_type": "siglip_vision_model", **SPELLINGS["CLIP"]},
+        },
+        "decoder": {"model_type": "t5gemma2_decoder", **SMALL},
+    }
+    assert sizes(read_model(config).vision) == (24, 16, 64)
 
 
 def test_windows_that_look_ahead_less_than_back_keep_both_sides() -> None:
