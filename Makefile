@@ -23,7 +23,7 @@ zoo: $(VENV)/test.installed
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/decisions.py
+	$(BIN)/python benchmarks/selection.py
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
