@@ -1,0 +1,219 @@
+"""Which kernel runs a batch, with which tiles: one pure function of shapes and the device.
+
+Nothing here looks at a tensor's contents, so the same shapes always give the same launch and a
+CUDA graph can hold it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Device(msgspec.Struct, frozen=True):
+    """arch as triton names it (sm_90, gfx942), compute units, shared memory of one block."""
+
+    arch: str
+    units: int
+    shared_memory_bytes: int
+
+
+class Knobs(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be tuned. The defaults are the field's constants, for a device nobody has timed.
+
+    min_programs: a decode launch of fewer programs than this cuts the keys in segments.
+    segments: at most so many, a power of two. split_queries: batches whose longest query is no
+    longer than this many tokens go to the decode kernel. *_rows: rows of a query tile (query
+    tokens x heads of a group), *_tile: keys of a tile, then warps and pipeline stages.
+    descriptors: read K and V by tensor descriptors where the device and the cache allow it, with
+    their own tile. fill: segments are added until so many programs a compute unit run.
+    """
+
+    min_programs: int = 128
+    segments: int = 16
+    fill: int = 2
+    least_keys: int = 128
+    split_queries: int = 16
+    decode_tile: int = 64
+    decode_warps: int = 4
+    decode_stages: int = 3
+    prefill_rows: int = 128
+    prefill_tile: int = 64
+    prefill_warps: int = 4
+    prefill_stages: int = 2
+    descriptors: bool = False
+    descriptor_rows: int = 128
+    descriptor_tile: int = 64
+    descriptor_warps: int = 4
+    descriptor_stages: int = 3
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a launch depends on. item_bytes: of the query; cache_bytes: of a cached element."""
+
+    tokens: int
+    sequences: int
+    heads: int
+    kv_heads: int
+    width: int
+    value_width: int
+    page: int
+    item_bytes: int
+    cache_bytes: int
+    max_query_len: int
+    max_seq_len: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch: the kernel, its tiles, its grid, and the segments that a reduce pass joins."""
+
+    kernel: Literal["prefill", "decode"]
+    rows: int
+    tile: int
+    warps: int
+    stages: int
+    heads: int
+    """Heads of one group that a tile holds."""
+    parts: int
+    """Tiles that a group's heads take."""
+    query_tiles: int
+    """Query tiles: of all sequences (prefill), of one (decode)."""
+    segments: int = 1
+    least_tiles: int = 1
+    descriptors: bool = False
+
+
+TUNED = {
+    "sm_90": Knobs(descriptors=True),
+}
+"""Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
+
+
+def knobs_for(arch: str) -> Knobs:
+    """The tuned knobs of this arch, or the field's constants."""
+    return TUNED.get(arch) or Knobs()
+
+
+def plan(shape: Shape, device: Device, knobs: Knobs) -> Plan:
+    """The launch of a batch of this shape. ValueError where no tile fits the shared memory."""
+    group = shape.heads // shape.kv_heads
+    if shape.max_query_len <= knobs.split_queries:
+        return _decode(shape, device, knobs, _power(shape.max_query_len * min(group, 128)))
+    prefill = _prefill(shape, device, knobs, group)
+    programs = prefill.query_tiles * shape.kv_heads * prefill.parts
+    # a short prompt on a long context: too few tiles to fill the device, so its keys are cut too
+    if programs * 4 <= device.units and shape.max_seq_len >= 8 * shape.max_query_len:
+        return _decode(shape, device, knobs, 64)
+    return prefill
+
+
+def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
+    descriptors = (
+        knobs.descriptors
+        and shape.page % knobs.descriptor_tile == 0
+        and shape.item_bytes == shape.cache_bytes == 2
+    )
+    rows, tile, warps, stages = (
+        (
+            knobs.descriptor_rows,
+            knobs.descriptor_tile,
+            knobs.descriptor_warps,
+            knobs.descriptor_stages,
+        )
+        if descriptors
+        else (knobs.prefill_rows, knobs.prefill_tile, knobs.prefill_warps, knobs.prefill_stages)
+    )
+    if max(padded(shape.width), padded(shape.value_width)) > 128 or shape.item_bytes > 2:
+        # the running sum of a wide tile does not fit the registers of so few warps
+        warps = 8
+        rows = 128 if padded(shape.value_width) <= 256 and shape.item_bytes == 2 else 64
+    tile, stages = _fit(shape, device, rows, tile, stages)
+    descriptors = descriptors and shape.page % tile == 0
+    heads = min(group, rows)
+    return Plan(
+        kernel="prefill",
+        rows=rows,
+        tile=tile,
+        warps=warps,
+        stages=stages,
+        heads=heads,
+        parts=-(-group // heads),
+        query_tiles=shape.tokens // (rows // heads) + shape.sequences,
+        descriptors=descriptors,
+    )
+
+
+def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:
+    group = shape.heads // shape.kv_heads
+    rows = max(16, min(rows, 128 if padded(shape.value_width) <= 128 else 64))
+    warps = max(knobs.decode_warps, 8 if rows * padded(shape.value_width) > 64 * 128 else 1)
+    tile, stages = _fit(shape, device, rows, knobs.decode_tile, knobs.decode_stages)
+    heads = min(group, rows)
+    parts = -(-group // heads)
+    query_tiles = -(-shape.max_query_len // (rows // heads))
+    programs = shape.sequences * query_tiles * shape.kv_heads * parts
+    least_tiles = max(1, knobs.least_keys // tile)
+    segments = 1
+    if programs < knobs.min_programs:
+        most = min(knobs.segments, -(-shape.max_seq_len // (least_tiles * tile)))
+        while segments < most and programs * segments < knobs.fill * device.units:
+            segments *= 2
+    return Plan(
+        kernel="decode",
+        rows=rows,
+        tile=tile,
+        warps=warps,
+        stages=stages,
+        heads=heads,
+        parts=parts,
+        query_tiles=query_tiles,
+        segments=segments,
+        least_tiles=least_tiles,
+    )
+
+
+def _fit(shape: Shape, device: Device, rows: int, tile: int, stages: int) -> tuple[int, int]:
+    """The tile and stages, made smaller until an estimate of their shared memory fits."""
+    widths = padded(shape.width) + padded(shape.value_width)
+    while True:
+        query = rows * padded(shape.width) * shape.item_bytes
+        # a cache of another dtype is widened on its way into the product
+        wide = shape.item_bytes if shape.item_bytes != shape.cache_bytes else 0
+        keys = tile * widths * (stages * shape.cache_bytes + wide)
+        weights = rows * tile * shape.item_bytes
+        if query + keys + weights <= device.shared_memory_bytes:
+            return tile, stages
+        if stages > 2:
+            stages -= 1
+        elif tile > 16:
+            tile //= 2
+        elif stages > 1:
+            stages -= 1
+        else:
+            raise ValueError(
+                f"{device.arch}: head sizes {shape.width} and {shape.value_width} need more than "
+                f"the {device.shared_memory_bytes} bytes of shared memory of a block"
+            )
+
+
+def split_width(width: int) -> tuple[int, int]:
+    """A width as a low and a high power of two: (128, 64) for 192; high 0 where it saves nothing.
+
+    The matrix unit's products are at least 16 deep.
+    """
+    whole = _power(max(width, 16))
+    low = whole // 2
+    high = max(16, _power(width - low)) if width > low else 0
+    if low < 16 or high == 0 or low + high >= whole:
+        return whole, 0
+    return low, high
+
+
+def padded(width: int) -> int:
+    """The columns that a width takes in a tile."""
+    return sum(split_width(width))
+
+
+def _power(number: int) -> int:
+    return 1 << max(number - 1, 0).bit_length()
