@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton.launch import Launch
+
 
 @triton.jit
 def write_rows(
@@ -166,9 +168,23 @@ def write_cache(
     slot_mapping: [<= T] int64; a negative slot is not written, nor are rows beyond it.
     ValueError where a scale does not fit the cache's dtype.
     """
-    slots = slot_mapping.shape[0]
-    if slots == 0:
-        return
+    if slot_mapping.shape[0]:
+        kernel, grid, arguments, constants = cache_launch(
+            key, value, key_cache, value_cache, slot_mapping, k_scale, v_scale
+        )
+        kernel[grid](*arguments, **constants)
+
+
+def cache_launch(
+    key: Tensor,
+    value: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    slot_mapping: Tensor,
+    k_scale: float | Tensor,
+    v_scale: float | Tensor,
+) -> Launch:
+    """write_cache's launch. Looks at no contents, so meta tensors do."""
     _, heads, width = key.shape
     value_width = value.shape[2]
     token_scales = _token_scales(key_cache, k_scale, v_scale)
@@ -176,7 +192,7 @@ def write_cache(
     limit = 0.0
     if token_scales is None and key_cache.element_size() == 1:
         limit = torch.finfo(key_cache.dtype).max
-    write_cache_kernel[(slots,)](
+    arguments = (
         key,
         value,
         key_cache,
@@ -193,17 +209,20 @@ def write_cache(
         *(v_scales.stride() if v_scales is not None else (0, 0, 0)),
         1.0 if token_scales else k_scale,
         1.0 if token_scales else v_scale,
-        PAGE=key_cache.shape[1],
-        HEADS=heads,
-        HEADS_BLOCK=triton.next_power_of_2(heads),
-        D=width,
-        D_BLOCK=triton.next_power_of_2(width),
-        DV=value_width,
-        DV_BLOCK=triton.next_power_of_2(value_width),
-        LIMIT=limit,
-        INTERPRET=bool(triton.knobs.runtime.interpret),
-        num_warps=4 if heads * width >= 1024 else 2,
     )
+    constants = {
+        "PAGE": key_cache.shape[1],
+        "HEADS": heads,
+        "HEADS_BLOCK": triton.next_power_of_2(heads),
+        "D": width,
+        "D_BLOCK": triton.next_power_of_2(width),
+        "DV": value_width,
+        "DV_BLOCK": triton.next_power_of_2(value_width),
+        "LIMIT": limit,
+        "INTERPRET": bool(triton.knobs.runtime.interpret),
+        "num_warps": 4 if heads * width >= 1024 else 2,
+    }
+    return Launch(write_cache_kernel, (slot_mapping.shape[0],), arguments, constants)
 
 
 def _token_scales(

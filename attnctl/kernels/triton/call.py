@@ -10,7 +10,16 @@ from torch import Tensor
 
 from attnctl.kernels.triton.decode import decode_kernel, reduce_kernel
 from attnctl.kernels.triton.descriptors import descriptor_arguments
-from attnctl.kernels.triton.launch import Device, Knobs, Plan, Shape, knobs_for, plan, split_width
+from attnctl.kernels.triton.launch import (
+    Device,
+    Knobs,
+    Launch,
+    Plan,
+    Shape,
+    knobs_for,
+    plan,
+    split_width,
+)
 from attnctl.kernels.triton.prefill import prefill_kernel
 
 if TYPE_CHECKING:
@@ -53,10 +62,8 @@ def paged_attention(
     device = device_of(query.device)
     chosen = plan(shape, device, knobs or knobs_for(device.arch))
     tensors = (query, key_cache, value_cache, out, block_table, query_start_loc, seq_lens)
-    if chosen.kernel == "prefill":
-        _prefill(tensors, params, shape, chosen)
-    else:
-        _decode(tensors, params, shape, chosen, workspace)
+    for kernel, grid, arguments, constants in launches(tensors, params, shape, chosen, workspace):
+        kernel[grid](*arguments, **constants)
     return out
 
 
@@ -127,19 +134,49 @@ def device_of(device: torch.device) -> Device:
     )
 
 
-def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: Plan) -> None:
-    descriptors = descriptor_arguments(tensors[1], tensors[2], chosen.tile)
-    if not chosen.descriptors or descriptors is None:
-        descriptors = (None,) * 10
-    prefill_kernel[(chosen.query_tiles, shape.kv_heads * chosen.parts)](
+def launches(
+    tensors: tuple[Tensor, ...],
+    params: Paged,
+    shape: Shape,
+    chosen: Plan,
+    workspace: Tensor | None = None,
+) -> list[Launch]:
+    """The launches of a plan. tensors: query, K and V cache, out, table, starts, lengths.
+
+    Looks at no contents: tensors on the meta device give the launches to compile for a device that
+    is not there.
+    """
+    if chosen.kernel == "prefill":
+        return [_prefill(tensors, params, shape, chosen)]
+    if chosen.segments == 1:
+        return [_decode(tensors, params, shape, chosen, (tensors[3],) * 3)]
+    size = _partial_size(shape, chosen.segments)
+    if workspace is None:
+        workspace = torch.empty(size, dtype=torch.float32, device=tensors[3].device)
+    elif workspace.numel() < size:
+        raise ValueError(f"workspace has {workspace.numel()} elements, needs {size}")
+    rows = shape.tokens * shape.heads * chosen.segments
+    parts = workspace, workspace[size - 2 * rows :], workspace[size - rows :]
+    return [
+        _decode(tensors, params, shape, chosen, parts),
+        _reduce(tensors, params, shape, chosen, parts),
+    ]
+
+
+def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: Plan) -> Launch:
+    descriptors: tuple[Any, ...] | None = None
+    if chosen.descriptors:
+        descriptors = descriptor_arguments(tensors[1], tensors[2], chosen.tile)
+    arguments = (
         *tensors,
         *_optional(params),
-        *descriptors,
+        *(descriptors or (None,) * 10),
         *_strides(tensors, params),
         *_numbers(params),
         shape.sequences,
-        **_constants(tensors, params, shape, chosen),
     )
+    grid = (chosen.query_tiles, shape.kv_heads * chosen.parts)
+    return Launch(prefill_kernel, grid, arguments, _constants(tensors, params, shape, chosen))
 
 
 def _decode(
@@ -147,48 +184,49 @@ def _decode(
     params: Paged,
     shape: Shape,
     chosen: Plan,
-    workspace: Tensor | None,
-) -> None:
-    out, starts = tensors[3], tensors[5]
-    part = top = total = out
-    segments = chosen.segments
-    if segments > 1:
-        size = _partial_size(shape, segments)
-        if workspace is None:
-            workspace = torch.empty(size, dtype=torch.float32, device=out.device)
-        elif workspace.numel() < size:
-            raise ValueError(f"workspace has {workspace.numel()} elements, needs {size}")
-        rows = shape.tokens * shape.heads * segments
-        part, top, total = workspace, workspace[size - 2 * rows :], workspace[size - rows :]
-    decode_kernel[(shape.sequences * chosen.query_tiles, shape.kv_heads * chosen.parts, segments)](
+    parts: tuple[Tensor, ...],
+) -> Launch:
+    arguments = (
         *tensors,
         *_optional(params),
-        part,
-        top,
-        total,
+        *parts,
         *_strides(tensors, params),
         *_numbers(params),
         chosen.least_tiles,
         chosen.query_tiles,
-        **_constants(tensors, params, shape, chosen),
-        SEGMENTS=segments,
     )
-    if segments > 1:
-        reduce_kernel[(shape.tokens, shape.heads)](
-            part,
-            top,
-            total,
-            out,
-            params.sinks,
-            starts,
-            *out.stride(),
-            1.0 if isinstance(params.v_scale, Tensor) else params.v_scale,
-            shape.sequences,
-            DV=shape.value_width,
-            V_BLOCK=triton.next_power_of_2(shape.value_width),
-            SEGMENTS=segments,
-            num_warps=2 if segments * shape.value_width <= 4096 else 4,
-        )
+    grid = (
+        shape.sequences * chosen.query_tiles,
+        shape.kv_heads * chosen.parts,
+        chosen.segments,
+    )
+    constants = {**_constants(tensors, params, shape, chosen), "SPLIT": chosen.segments > 1}
+    return Launch(decode_kernel, grid, arguments, constants)
+
+
+def _reduce(
+    tensors: tuple[Tensor, ...],
+    params: Paged,
+    shape: Shape,
+    chosen: Plan,
+    parts: tuple[Tensor, ...],
+) -> Launch:
+    arguments = (
+        *parts,
+        tensors[3],
+        params.sinks,
+        tensors[5],
+        *tensors[3].stride(),
+        1.0 if isinstance(params.v_scale, Tensor) else params.v_scale,
+        shape.sequences,
+    )
+    constants = {
+        "DV": shape.value_width,
+        "V_BLOCK": triton.next_power_of_2(shape.value_width),
+        "SEGMENTS": chosen.segments,
+        "num_warps": 2 if chosen.segments * shape.value_width <= 4096 else 4,
+    }
+    return Launch(reduce_kernel, (shape.tokens, shape.heads), arguments, constants)
 
 
 def _partial_size(shape: Shape, segments: int) -> int:
@@ -213,19 +251,20 @@ def _strides(tensors: tuple[Tensor, ...], params: Paged) -> list[int]:
     query, keys, values, out, table = tensors[:5]
     strides = [*query.stride(), *keys.stride(), *values.stride(), *out.stride(), table.stride(0)]
     if isinstance(params.k_scale, Tensor) and isinstance(params.v_scale, Tensor):
-        return strides + [*params.k_scale.stride(), *params.v_scale.stride()]
-    return strides + [0] * 6
+        return [*strides, *params.k_scale.stride(), *params.v_scale.stride()]
+    return [*strides, 0, 0, 0, 0, 0, 0]
 
 
 def _numbers(params: Paged) -> tuple[float | int | None, ...]:
     """factor, cap, v_scale, window, window_right, chunk, ranges."""
-    token_scales = isinstance(params.k_scale, Tensor)
-    scale = params.scale if token_scales else params.scale * params.k_scale
-    capped = params.softcap is not None
+    scale = params.scale
+    if not isinstance(params.k_scale, Tensor):
+        scale *= params.k_scale
+    cap = params.softcap
     return (
-        scale / params.softcap if capped else scale * LOG2E,
-        params.softcap * LOG2E if capped else None,
-        1.0 if token_scales else params.v_scale,
+        scale * LOG2E if cap is None else scale / cap,
+        None if cap is None else cap * LOG2E,
+        1.0 if isinstance(params.v_scale, Tensor) else params.v_scale,
         params.window,
         params.window_right,
         params.chunk,

@@ -76,12 +76,12 @@ def decode_kernel(
     PLAIN: tl.constexpr,
     INTERPRET: tl.constexpr,
     PRECISION: tl.constexpr,
-    SEGMENTS: tl.constexpr,
+    SPLIT: tl.constexpr,
 ):
-    """Grid: (B x query_tiles, Hk x parts, SEGMENTS).
+    """Grid: (B x query_tiles, Hk x parts, segments).
 
-    With one segment writes out: [T, H, Dv]; with more PART: [T, H, SEGMENTS, Dv], TOP and TOTAL:
-    [T, H, SEGMENTS], float32, where an empty segment leaves top = -inf and its part unwritten.
+    Writes out: [T, H, Dv]; where SPLIT, PART: [T, H, segments, Dv] instead, TOP and TOTAL:
+    [T, H, segments], float32; an empty segment leaves top = -inf and its part unwritten.
     """
     BLOCK_Q: tl.constexpr = BLOCK_M // HEADS
     PARTS: tl.constexpr = (GROUP + HEADS - 1) // HEADS
@@ -90,6 +90,7 @@ def decode_kernel(
     kv_head = tl.program_id(1) // PARTS
     group_part = tl.program_id(1) % PARTS
     segment = tl.program_id(2)
+    segments = tl.num_programs(2)
     token_first = tl.load(STARTS + sequence).to(tl.int32)
     q_len = tl.load(STARTS + sequence + 1).to(tl.int32) - token_first
     if q_first >= q_len:
@@ -127,14 +128,14 @@ def decode_kernel(
         slope = tl.load(SLOPES + head, mask=real, other=0.0).to(tl.float32) * 1.4426950408889634
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
-    if SINKS is not None and SEGMENTS == 1:
+    if SINKS is not None and not SPLIT:
         # a key of value 0 whose logit is the sink
         top = tl.load(SINKS + head, mask=real, other=0.0).to(tl.float32) * 1.4426950408889634
         total = tl.where(top == float("-inf"), 0.0, 1.0)
     acc = tl.zeros([BLOCK_M, V_LOW], tl.float32)
     acc_high = tl.zeros([BLOCK_M, V_HIGH if V_HIGH > 0 else 1], tl.float32)
     tile_lo = lo // TILE
-    tiles = tl.maximum(tl.cdiv(tl.cdiv(hi, TILE) - tile_lo, SEGMENTS), least_tiles)
+    tiles = tl.maximum(tl.cdiv(tl.cdiv(hi, TILE) - tile_lo, segments), least_tiles)
     begin = (tile_lo + segment * tiles) * TILE
     end = tl.minimum(begin + tiles * TILE, hi)
     # one loop, always with a mask: it costs nothing beside the bytes, a second loop would drain
@@ -198,7 +199,7 @@ def decode_kernel(
         PRECISION,
     )
 
-    if SEGMENTS == 1:
+    if not SPLIT:
         scale = tl.where(total > 0.0, v_scale / total, 0.0)
         rows_o = token * stride_ot + head.to(tl.int64) * stride_oh
         store_part(OUT, rows_o, stride_od, real, acc * scale[:, None], 0, V_LOW, DV)
@@ -206,7 +207,7 @@ def decode_kernel(
             store_part(OUT, rows_o, stride_od, real, acc_high * scale[:, None], V_LOW, V_HIGH, DV)
     else:
         heads = tl.num_programs(1) // PARTS * GROUP
-        at = (token * heads + head) * SEGMENTS + segment
+        at = (token * heads + head) * segments + segment
         tl.store(TOP + at, top, mask=real)
         tl.store(TOTAL + at, total, mask=real)
         written = real & (begin < end)

@@ -24,18 +24,18 @@ def descriptor_arguments(
     Both caches' descriptors (low and high part of the width), then rows a page, rows a head and
     columns a head of each.
     """
-    layouts = matrix_layout(key_cache), matrix_layout(value_cache)
-    if layouts[0] is None or layouts[1] is None:
+    of_keys, of_values = matrix_layout(key_cache), matrix_layout(value_cache)
+    if of_keys is None or of_values is None:
         return None
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     made: list[Any] = []
-    for cache, layout in zip((key_cache, value_cache), layouts, strict=True):
+    for cache, layout in ((key_cache, of_keys), (value_cache, of_values)):
         rows, columns, stride = layout[0], layout[1], cache.stride(1)
         for part in split_width(cache.shape[3]):
             shape = [rows, columns]
             made.append(TensorDescriptor(cache, shape, [stride, 1], [tile, part]) if part else None)
-    (_, _, page_k, row_k, column_k), (_, _, page_v, row_v, column_v) = layouts
+    (_, _, page_k, row_k, column_k), (_, _, page_v, row_v, column_v) = of_keys, of_values
     return (*made, page_k, page_v, row_k, row_v, column_k, column_v)
 
 

@@ -6,7 +6,7 @@ CUDA graph can hold it.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     segments: int = 1
     least_tiles: int = 1
     descriptors: bool = False
+
+
+class Launch(NamedTuple):
+    """One kernel launch: what stands in the brackets and the parentheses."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
 
 
 TUNED = {
