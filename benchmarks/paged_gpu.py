@@ -16,6 +16,7 @@ import math
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -283,12 +284,8 @@ class Ceilings:
 
     def __init__(self):
         source = torch.randn(2**30, device=GPU, dtype=torch.bfloat16)
-        self.read = (
-            source.numel()
-            * 2
-            / (do_bench(lambda: source.view(torch.int16).amax(), return_mode="median") / 1e3)
-        )
-        del source
+        seconds = do_bench(lambda: source.view(torch.int16).amax(), return_mode="median") / 1e3
+        self.read = source.nbytes / seconds
         one = torch.randn(8192, 8192, device=GPU, dtype=torch.bfloat16)
         other = torch.randn_like(one)
         self.matrix = 2 * 8192**3 / (do_bench(lambda: one @ other, return_mode="median") / 1e3)
@@ -316,11 +313,12 @@ def time_group(name, shapes, pages, ceilings, fa3, vllm, *, graph, rows, **sizes
                 row[peer] = milliseconds(make(batch), graph=graph)
         if name == "prefill" and length == queries:
             row["sdpa"] = milliseconds(dense(batch), graph=False)
-        row["plan"] = f"{chosen.kernel} {chosen.rows}x{chosen.tile} w{chosen.warps} s{chosen.stages} " \
-            f"seg{chosen.segments} desc{int(chosen.descriptors)}"  # fmt: skip
+        row["plan"] = (
+            f"{chosen.kernel} {chosen.rows}x{chosen.tile} w{chosen.warps} s{chosen.stages} "
+            f"seg{chosen.segments} desc{int(chosen.descriptors)}"
+        )
         report(row, batch)
         rows.append(row)
-        del batch
 
 
 def dense(batch):
@@ -420,17 +418,15 @@ def sweep(name, shapes, page, names, choices, rows, *, graph):
         for label, knobs in zip(names, choices, strict=True):
             if sequences * queries * (label[-1] if name == "decode" else 1) > 20000:
                 continue
-            times[str(label)] = milliseconds(lambda k=knobs: batch.ours(k), graph=graph, rep=8)
+            times[str(label)] = milliseconds(partial(batch.ours, knobs), graph=graph, rep=8)
         good = sorted((t, n) for n, t in times.items() if isinstance(t, float))
         shape = f"B{sequences} S{length} q{queries} page{page}"
         rows.append({"group": f"sweep {name}", "shape": shape, "times": times})
-        print(
-            f"sweep {name} {shape}: " + "; ".join(f"{n} {t:.4f}" for t, n in good[:6]), flush=True
-        )
+        best = "; ".join(f"{n} {t:.4f}" for t, n in good[:6])
+        print(f"sweep {name} {shape}: {best}", flush=True)
         for label, time in times.items():
             if not isinstance(time, float):
                 print("   ", label, time, flush=True)
-        del batch
 
 
 def main():

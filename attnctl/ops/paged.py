@@ -72,7 +72,7 @@ def paged_attention(
         if first == last:
             continue
         keys, values = (
-            gather(cache, block_table[b], length).to(dtype) * _scales(scale, block_table[b], length)
+            _dequantised(gather(cache, block_table[b], length).to(dtype), scale, block_table[b])
             for cache, scale in ((key_cache, params.k_scale), (value_cache, params.v_scale))
         )
         ranges = None if params.prefix_ranges is None else params.prefix_ranges[b]
@@ -89,8 +89,11 @@ def gather(cache: Tensor, pages: Tensor, length: int) -> Tensor:
     return cache[pages[:count].long()].flatten(0, 1)[:length]
 
 
-def _scales(scale: float | Tensor, pages: Tensor, length: int) -> float | Tensor:
-    return gather(scale, pages, length)[..., None] if isinstance(scale, Tensor) else scale
+def _dequantised(stored: Tensor, scale: float | Tensor, pages: Tensor) -> Tensor:
+    """What a cache's [S, Hk, D] stands for, in its dtype."""
+    if isinstance(scale, Tensor):
+        scale = gather(scale, pages, stored.shape[0])[..., None]
+    return (stored * scale).to(stored.dtype)
 
 
 def visible(queries: int, length: int, params: Paged, ranges: Tensor | None = None) -> Tensor:

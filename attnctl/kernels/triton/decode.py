@@ -200,7 +200,7 @@ def decode_kernel(
     )
 
     if not SPLIT:
-        scale = tl.where(total > 0.0, v_scale / total, 0.0)
+        scale = v_scale / tl.where(total > 0.0, total, 1.0)
         rows_o = token * stride_ot + head.to(tl.int64) * stride_oh
         store_part(OUT, rows_o, stride_od, real, acc * scale[:, None], 0, V_LOW, DV)
         if V_HIGH > 0:
@@ -254,7 +254,7 @@ def reduce_kernel(
     column = tl.arange(0, V_BLOCK)
     live = (tops > float("-inf"))[:, None] & (column < DV)[None, :]
     parts = tl.load(PART + at[:, None] * DV + column[None, :], mask=live, other=0.0)
-    scale = tl.where(total > 0.0, v_scale / total, 0.0)
+    scale = v_scale / tl.where(total > 0.0, total, 1.0)
     value = tl.sum(parts * weights[:, None], 0) * scale
     pointers = OUT + token * stride_ot + head.to(tl.int64) * stride_oh + column * stride_od
     tl.store(pointers, value.to(OUT.dtype.element_ty), mask=column < DV)

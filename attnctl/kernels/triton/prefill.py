@@ -326,7 +326,7 @@ def prefill_kernel(
         PRECISION,
     )
 
-    scale = tl.where(total > 0.0, v_scale / total, 0.0)
+    scale = v_scale / tl.where(total > 0.0, total, 1.0)
     rows_o = token * stride_ot + head.to(tl.int64) * stride_oh
     store_part(OUT, rows_o, stride_od, real, acc * scale[:, None], 0, V_LOW, DV)
     if V_HIGH > 0:
