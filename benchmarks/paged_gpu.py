@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -144,7 +145,6 @@ def compile_all(jobs):
 
 def check():
     """Every feature on this device against the specification. Gives the failures."""
-    torch.manual_seed(1)
     long = {"lens": (1, 63, 64, 65, 700), "queries": (1, 2, 64, 65, 129)}
     steps = {"lens": (1, 17, 300, 1000), "queries": (1, 1, 1, 1)}
     several = {"lens": (20, 17, 300, 1000), "queries": (4, 1, 7, 3)}
@@ -185,18 +185,24 @@ def check():
             {**base, "layout": "hnd", "page": 64},
             {**base, "layout": "interleaved", "page": 64},
         ]
-    failures = []
-    for case in cases:
-        try:
-            verdict = check_case(**case)
-        except Exception as error:
-            verdict = f"{type(error).__name__}: {str(error)[:200]}"
-        if verdict:
-            failures.append(f"{case}: {verdict}")
+    # processes, since most of the time is Triton's compiler
+    with ProcessPoolExecutor(12, mp_context=multiprocessing.get_context("spawn")) as pool:
+        verdicts = list(pool.map(try_case, cases))
+    pairs = zip(cases, verdicts, strict=True)
+    failures = [f"{case}: {verdict}" for case, verdict in pairs if verdict]
     print(f"check: {len(cases) - len(failures)} of {len(cases)} right", flush=True)
     for failure in failures:
         print("  ", failure, flush=True)
     return failures
+
+
+def try_case(case):
+    """A case's verdict, or the text of its failure."""
+    torch.manual_seed(1)
+    try:
+        return check_case(**case)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def check_case(
@@ -364,15 +370,28 @@ def summary(rows):
 # --- sweep -----------------------------------------------------------------------------------
 
 
+PROMPTS = ((1, 16384, 16384), (8, 1024, 1024), (4, 8192, 512))
+WIDE = {"heads": 64, "kv_heads": 4, "width": 192, "value_width": 128}
+PREFILL_TILES = (
+    ({}, PROMPTS, ((64, 32, 4, 3), (64, 32, 4, 4), (64, 64, 4, 2), (64, 64, 4, 3),
+                   (128, 64, 8, 3), (128, 64, 8, 4), (128, 32, 8, 4), (256, 64, 8, 3))),
+    ({"width": 64}, ((1, 8192, 8192),),
+     ((64, 64, 4, 2), (64, 64, 4, 3), (64, 64, 4, 4), (64, 128, 4, 2), (64, 128, 4, 3),
+      (128, 64, 4, 3), (128, 128, 8, 3), (128, 64, 8, 3))),
+    ({"width": 256}, ((1, 8192, 8192),),
+     ((64, 32, 4, 2), (64, 64, 4, 2), (64, 64, 8, 2), (128, 32, 8, 2), (128, 64, 8, 2),
+      (128, 32, 8, 3))),
+    (WIDE, ((1, 8192, 8192),),
+     ((64, 64, 4, 2), (64, 64, 4, 3), (64, 32, 4, 3), (128, 64, 8, 2), (128, 64, 8, 3),
+      (64, 64, 8, 3))),
+)  # fmt: skip
+DECODE_TILES = ((32, 4, 3), (32, 4, 4), (32, 4, 5), (64, 4, 2), (64, 4, 3), (128, 4, 2),
+                (128, 8, 3))  # fmt: skip
+
+
 def sweep_prefill(rows):
-    """Every tile of the lists below on a long prompt, short prompts and a chunk."""
-    shapes = ((1, 16384, 16384), (8, 1024, 1024), (4, 8192, 512))
-    tiles = [
-        (128, 64, 4, 2), (128, 64, 4, 3), (128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 2),
-        (128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2), (256, 64, 8, 2),
-        (256, 64, 8, 3), (128, 128, 4, 2),
-    ]  # fmt: skip
-    for page in (16, 128):
+    """Every tile of the lists above, by pointers on pages of 16, by descriptors on 128."""
+    for page, (sizes, shapes, tiles) in product((16, 128), PREFILL_TILES):
         choices = [
             Knobs(
                 descriptors=page == 128,
@@ -382,15 +401,13 @@ def sweep_prefill(rows):
             )
             for tile in tiles
         ]  # fmt: skip
-        sweep("prefill", shapes, page, tiles, choices, rows, graph=False)
+        sweep("prefill", shapes, page, tiles, choices, rows, graph=False, **sizes)
 
 
 def sweep_decode(rows):
     """Every tile and every number of segments on the decode shapes."""
-    tiles = [(32, 2, 4), (32, 4, 4), (64, 2, 3), (64, 4, 2), (64, 4, 3), (64, 4, 4), (128, 4, 2),
-             (128, 4, 3), (128, 8, 3)]  # fmt: skip
     names, choices = [], []
-    for (tile, warps, stages), segments in product(tiles, (1, 2, 4, 8, 16, 32, 64)):
+    for (tile, warps, stages), segments in product(DECODE_TILES, (1, 2, 4, 8, 16, 32, 64)):
         names.append((tile, warps, stages, segments))
         choices.append(
             Knobs(
@@ -403,12 +420,14 @@ def sweep_decode(rows):
                 decode_stages=stages,
             )
         )
-    sweep("decode", (*DECODE, *SPECULATIVE), 16, names, choices, rows, graph=True)
+    for page in (16, 128):
+        shapes = (*DECODE, *SPECULATIVE)
+        sweep("decode", shapes, page, names, choices, rows, graph=True)
 
 
-def sweep(name, shapes, page, names, choices, rows, *, graph):
+def sweep(name, shapes, page, names, choices, rows, *, graph, **sizes):
     for sequences, length, queries in shapes:
-        batch = Batch(sequences, length, queries, page=page)
+        batch = Batch(sequences, length, queries, page=page, **sizes)
         work = [batch.launches(knobs)[1] for knobs in choices]
         unique = {}
         for launch in (launch for launches_ in work for launch in launches_):
@@ -416,11 +435,11 @@ def sweep(name, shapes, page, names, choices, rows, *, graph):
         compile_all(unique.values())
         times = {}
         for label, knobs in zip(names, choices, strict=True):
-            if sequences * queries * (label[-1] if name == "decode" else 1) > 20000:
+            if name == "decode" and label[-1] > 1 and sequences * label[-1] > 256:
                 continue
             times[str(label)] = milliseconds(partial(batch.ours, knobs), graph=graph, rep=8)
         good = sorted((t, n) for n, t in times.items() if isinstance(t, float))
-        shape = f"B{sequences} S{length} q{queries} page{page}"
+        shape = f"B{sequences} S{length} q{queries} page{page} {sizes or ''}"
         rows.append({"group": f"sweep {name}", "shape": shape, "times": times})
         best = "; ".join(f"{n} {t:.4f}" for t, n in good[:6])
         print(f"sweep {name} {shape}: {best}", flush=True)
@@ -447,12 +466,11 @@ def main():
         if "prefill" in asked:
             time_group("prefill", PREFILL, (16, 128), *peers, graph=False, rows=rows)
         if "diffkv" in asked:
-            wide = {"heads": 64, "kv_heads": 4, "width": 192, "value_width": 128}
             shapes = ((16, 8192, 1), (128, 2048, 1))
-            time_group("diffkv", shapes, (16,), ceilings, fa3, None, graph=True, rows=rows, **wide)
+            time_group("diffkv", shapes, (16,), ceilings, fa3, None, graph=True, rows=rows, **WIDE)
             shapes = ((1, 8192, 8192),)
             time_group(
-                "diffkv", shapes, (16, 64), ceilings, fa3, None, graph=False, rows=rows, **wide
+                "diffkv", shapes, (16, 64), ceilings, fa3, None, graph=False, rows=rows, **WIDE
             )
         summary(rows)
     if "OUT" in os.environ:

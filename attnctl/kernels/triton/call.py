@@ -176,7 +176,7 @@ def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: P
         shape.sequences,
     )
     grid = (chosen.query_tiles, shape.kv_heads * chosen.parts)
-    return Launch(prefill_kernel, grid, arguments, _constants(tensors, params, shape, chosen))
+    return Launch(prefill_kernel, grid, arguments, _constants(params, shape, chosen))
 
 
 def _decode(
@@ -200,7 +200,7 @@ def _decode(
         shape.kv_heads * chosen.parts,
         chosen.segments,
     )
-    constants = {**_constants(tensors, params, shape, chosen), "SPLIT": chosen.segments > 1}
+    constants = {**_constants(params, shape, chosen), "SPLIT": chosen.segments > 1}
     return Launch(decode_kernel, grid, arguments, constants)
 
 
@@ -272,9 +272,7 @@ def _numbers(params: Paged) -> tuple[float | int | None, ...]:
     )
 
 
-def _constants(
-    tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: Plan
-) -> dict[str, Any]:
+def _constants(params: Paged, shape: Shape, chosen: Plan) -> dict[str, Any]:
     low, high = split_width(shape.width)
     value_low, value_high = split_width(shape.value_width)
     positive = params.scale > 0 and (isinstance(params.k_scale, Tensor) or params.k_scale > 0)
@@ -293,8 +291,7 @@ def _constants(
         "CAUSAL": params.causal,
         "PLAIN": positive and params.softcap is None and params.alibi_slopes is None,
         "INTERPRET": bool(triton.knobs.runtime.interpret),
-        # the default of a float32 product is tf32, three digits
-        "PRECISION": "ieee" if tensors[0].dtype == torch.float32 else None,
+        "PRECISION": chosen.precision,
         "num_warps": chosen.warps,
         "num_stages": chosen.stages,
     }

@@ -82,6 +82,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     segments: int = 1
     least_tiles: int = 1
     descriptors: bool = False
+    precision: str | None = None
+    """Of float32 products: Triton's default, tf32, keeps three digits."""
 
 
 class Launch(NamedTuple):
@@ -94,7 +96,17 @@ class Launch(NamedTuple):
 
 
 TUNED = {
-    "sm_90": Knobs(descriptors=True),
+    "sm_90": Knobs(
+        min_programs=10**9,
+        segments=64,
+        fill=4,
+        decode_tile=32,
+        decode_stages=4,
+        prefill_rows=64,
+        prefill_stages=3,
+        descriptors=True,
+        descriptor_rows=64,
+    ),
 }
 """Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
 
@@ -133,10 +145,10 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
         if descriptors
         else (knobs.prefill_rows, knobs.prefill_tile, knobs.prefill_warps, knobs.prefill_stages)
     )
-    if max(padded(shape.width), padded(shape.value_width)) > 128 or shape.item_bytes > 2:
-        # the running sum of a wide tile does not fit the registers of so few warps
-        warps = 8
-        rows = 128 if padded(shape.value_width) <= 256 and shape.item_bytes == 2 else 64
+    # the running sum must leave registers to the rest: at most half of a thread's 255
+    most = 128 if shape.item_bytes <= 2 else 64
+    while rows * padded(shape.value_width) > 32 * warps * most and rows > 16:
+        warps, rows = (warps * 2, rows) if warps < 8 else (warps, rows // 2)
     tile, stages = _fit(shape, device, rows, tile, stages)
     descriptors = descriptors and shape.page % tile == 0
     heads = min(group, rows)
@@ -150,6 +162,7 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
         parts=-(-group // heads),
         query_tiles=shape.tokens // (rows // heads) + shape.sequences,
         descriptors=descriptors,
+        precision=_precision(shape, device),
     )
 
 
@@ -166,7 +179,7 @@ def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:
     segments = 1
     if programs < knobs.min_programs:
         most = min(knobs.segments, -(-shape.max_seq_len // (least_tiles * tile)))
-        while segments < most and programs * segments < knobs.fill * device.units:
+        while segments < most and 2 * programs * segments <= knobs.fill * device.units:
             segments *= 2
     return Plan(
         kernel="decode",
@@ -179,7 +192,15 @@ def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:
         query_tiles=query_tiles,
         segments=segments,
         least_tiles=least_tiles,
+        precision=_precision(shape, device),
     )
+
+
+def _precision(shape: Shape, device: Device) -> str | None:
+    if shape.item_bytes < 4:
+        return None
+    # three tf32 products on the matrix unit; the exact one would spill on NVIDIA's plain units
+    return "tf32x3" if device.arch.startswith("sm_") else "ieee"
 
 
 def _fit(shape: Shape, device: Device, rows: int, tile: int, stages: int) -> tuple[int, int]:
