@@ -27,7 +27,7 @@ from peers import load_fa3, load_vllm_triton
 from triton.testing import do_bench, do_bench_cudagraph
 
 from attnctl.compare import compare
-from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
+from attnctl.kernels.triton import Knobs, Tiles, knobs_for, paged_attention, write_cache
 from attnctl.kernels.triton.call import device_of, launches, shape_of
 from attnctl.kernels.triton.launch import plan
 from attnctl.ops import paged as specification
@@ -393,14 +393,9 @@ def sweep_prefill(rows):
     """Every tile of the lists above, by pointers on pages of 16, by descriptors on 128."""
     for page, (sizes, shapes, tiles) in product((16, 128), PREFILL_TILES):
         choices = [
-            Knobs(
-                descriptors=page == 128,
-                **{f"{kind}_{name}": value
-                   for kind in ("prefill", "descriptor")
-                   for name, value in zip(("rows", "tile", "warps", "stages"), tile, strict=True)},
-            )
+            Knobs(descriptors=page == 128, prefill=Tiles(*tile), wide=Tiles(*tile))
             for tile in tiles
-        ]  # fmt: skip
+        ]
         sweep("prefill", shapes, page, tiles, choices, rows, graph=False, **sizes)
 
 
@@ -415,9 +410,7 @@ def sweep_decode(rows):
                 fill=10**9,
                 segments=segments,
                 least_keys=tile,
-                decode_tile=tile,
-                decode_warps=warps,
-                decode_stages=stages,
+                decode=Tiles(16, tile, warps, stages),
             )
         )
     for page in (16, 128):

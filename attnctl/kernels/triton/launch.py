@@ -19,15 +19,24 @@ class Device(msgspec.Struct, frozen=True):
     shared_memory_bytes: int
 
 
+class Tiles(msgspec.Struct, frozen=True):
+    """rows of a query tile (query tokens x heads of a group), keys of a tile, warps, stages."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
 class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     """What may be tuned. The defaults are the field's constants, for a device nobody has timed.
 
-    min_programs: a decode launch of fewer programs than this cuts the keys in segments.
-    segments: at most so many, a power of two. split_queries: batches whose longest query is no
-    longer than this many tokens go to the decode kernel. *_rows: rows of a query tile (query
-    tokens x heads of a group), *_tile: keys of a tile, then warps and pipeline stages.
-    descriptors: read K and V by tensor descriptors where the device and the cache allow it, with
-    their own tile. fill: segments are added until so many programs a compute unit run.
+    min_programs: a decode launch of fewer programs than this cuts the keys in segments, into at
+    most `segments` (a power of two) of at least least_keys keys, while no more than `fill`
+    programs a compute unit run. split_queries: batches whose longest query is no longer than this
+    many tokens go to the decode kernel, whose rows follow from the batch. prefill, wide: tiles of
+    the prefill kernel where K and V together are at most 256 columns wide, and where they are
+    wider. descriptors: it reads K and V by tensor descriptors where the cache allows it.
     """
 
     min_programs: int = 128
@@ -35,18 +44,10 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     fill: int = 2
     least_keys: int = 128
     split_queries: int = 16
-    decode_tile: int = 64
-    decode_warps: int = 4
-    decode_stages: int = 3
-    prefill_rows: int = 128
-    prefill_tile: int = 64
-    prefill_warps: int = 4
-    prefill_stages: int = 2
+    decode: Tiles = Tiles(16, 64, 4, 3)
+    prefill: Tiles = Tiles(64, 64, 4, 2)
+    wide: Tiles = Tiles(64, 32, 4, 2)
     descriptors: bool = False
-    descriptor_rows: int = 128
-    descriptor_tile: int = 64
-    descriptor_warps: int = 4
-    descriptor_stages: int = 3
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,16 +97,14 @@ class Launch(NamedTuple):
 
 
 TUNED = {
+    # on an H200, triton 3.6: benchmarks/results/
     "sm_90": Knobs(
         min_programs=10**9,
         segments=64,
-        fill=4,
-        decode_tile=32,
-        decode_stages=4,
-        prefill_rows=64,
-        prefill_stages=3,
+        decode=Tiles(16, 128, 4, 2),
+        prefill=Tiles(64, 64, 4, 3),
+        wide=Tiles(128, 64, 8, 3),
         descriptors=True,
-        descriptor_rows=64,
     ),
 }
 """Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
@@ -130,27 +129,15 @@ def plan(shape: Shape, device: Device, knobs: Knobs) -> Plan:
 
 
 def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
-    descriptors = (
-        knobs.descriptors
-        and shape.page % knobs.descriptor_tile == 0
-        and shape.item_bytes == shape.cache_bytes == 2
-    )
-    rows, tile, warps, stages = (
-        (
-            knobs.descriptor_rows,
-            knobs.descriptor_tile,
-            knobs.descriptor_warps,
-            knobs.descriptor_stages,
-        )
-        if descriptors
-        else (knobs.prefill_rows, knobs.prefill_tile, knobs.prefill_warps, knobs.prefill_stages)
-    )
-    # the running sum must leave registers to the rest: at most half of a thread's 255
-    most = 128 if shape.item_bytes <= 2 else 64
+    wide = padded(shape.width) + padded(shape.value_width) > 256
+    wanted = knobs.wide if wide else knobs.prefill
+    rows, warps = wanted.rows, wanted.warps
+    # the running sum must leave registers to the rest: at most half of 255 each
+    most = 128 if shape.item_bytes <= 2 else 32
     while rows * padded(shape.value_width) > 32 * warps * most and rows > 16:
         warps, rows = (warps * 2, rows) if warps < 8 else (warps, rows // 2)
-    tile, stages = _fit(shape, device, rows, tile, stages)
-    descriptors = descriptors and shape.page % tile == 0
+    tile, stages = _fit(shape, device, rows, wanted.keys, wanted.stages)
+    whole_boxes = shape.page % tile == 0 and shape.item_bytes == shape.cache_bytes == 2
     heads = min(group, rows)
     return Plan(
         kernel="prefill",
@@ -161,16 +148,17 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
         heads=heads,
         parts=-(-group // heads),
         query_tiles=shape.tokens // (rows // heads) + shape.sequences,
-        descriptors=descriptors,
+        descriptors=knobs.descriptors and whole_boxes,
         precision=_precision(shape, device),
     )
 
 
 def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:
     group = shape.heads // shape.kv_heads
-    rows = max(16, min(rows, 128 if padded(shape.value_width) <= 128 else 64))
-    warps = max(knobs.decode_warps, 8 if rows * padded(shape.value_width) > 64 * 128 else 1)
-    tile, stages = _fit(shape, device, rows, knobs.decode_tile, knobs.decode_stages)
+    rows = max(knobs.decode.rows, min(rows, 128 if padded(shape.value_width) <= 128 else 64))
+    wanted = knobs.decode
+    warps = max(wanted.warps, 8 if rows * padded(shape.value_width) > 64 * 128 else 1)
+    tile, stages = _fit(shape, device, rows, wanted.keys, wanted.stages)
     heads = min(group, rows)
     parts = -(-group // heads)
     query_tiles = -(-shape.max_query_len // (rows // heads))

@@ -168,7 +168,10 @@ def load_pages(
     """
     start = tl.minimum(start, last)
     if PAGE % TILE == 0:
-        pages = tl.load(TABLE + start // PAGE, mask=start < hi, other=0)
+        if MASKED:
+            pages = tl.load(TABLE + start // PAGE, mask=start < hi, other=0)
+        else:
+            pages = tl.load(TABLE + start // PAGE)
     else:
         if TILE % PAGE == 0:
             pointers = TABLE + tl.arange(0, TILE) // PAGE + start // PAGE
@@ -285,7 +288,7 @@ def attend(
     for there arithmetic on bfloat16 works on its bit patterns.
     """
     last = begin + (end - begin - 1) // TILE * TILE
-    pages = load_pages(TABLE, begin, last, hi, PAGE, TILE, True)
+    pages = load_pages(TABLE, begin, tl.maximum(last, 0), hi, PAGE, TILE, True)
     for start in range(begin, end, TILE):
         start = tl.multiple_of(start, TILE)
         key = start + tl.arange(0, TILE)
