@@ -57,7 +57,7 @@ def paged_attention(
     if out is None:
         out = query.new_empty(query.shape[0], query.shape[1], value_cache.shape[3])
     shape = shape_of(query, key_cache, value_cache, seq_lens, max_query_len, max_seq_len)
-    if shape.tokens == 0 or shape.sequences == 0:
+    if shape.tokens == 0 or shape.sequences == 0 or max_query_len == 0:
         return out
     device = device_of(query.device)
     chosen = plan(shape, device, knobs or knobs_for(device.arch))

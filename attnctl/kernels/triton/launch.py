@@ -116,7 +116,7 @@ def knobs_for(arch: str) -> Knobs:
 
 
 def plan(shape: Shape, device: Device, knobs: Knobs) -> Plan:
-    """The launch of a batch of this shape. ValueError where no tile fits the shared memory."""
+    """The launch of a batch of this shape."""
     group = shape.heads // shape.kv_heads
     if shape.max_query_len <= knobs.split_queries:
         return _decode(shape, device, knobs, _power(shape.max_query_len * min(group, 128)))
@@ -192,7 +192,10 @@ def _precision(shape: Shape, device: Device) -> str | None:
 
 
 def _fit(shape: Shape, device: Device, rows: int, tile: int, stages: int) -> tuple[int, int]:
-    """The tile and stages, made smaller until an estimate of their shared memory fits."""
+    """The tile and stages, made smaller until an estimate of their shared memory fits.
+
+    The smallest is left to the compiler: without stages it keeps most of it in registers.
+    """
     widths = padded(shape.width) + padded(shape.value_width)
     while True:
         query = rows * padded(shape.width) * shape.item_bytes
@@ -200,19 +203,13 @@ def _fit(shape: Shape, device: Device, rows: int, tile: int, stages: int) -> tup
         wide = shape.item_bytes if shape.item_bytes != shape.cache_bytes else 0
         keys = tile * widths * (stages * shape.cache_bytes + wide)
         weights = rows * tile * shape.item_bytes
-        if query + keys + weights <= device.shared_memory_bytes:
+        smallest = tile <= 16 and stages == 1
+        if query + keys + weights <= device.shared_memory_bytes or smallest:
             return tile, stages
-        if stages > 2:
-            stages -= 1
-        elif tile > 16:
-            tile //= 2
-        elif stages > 1:
+        if stages > 2 or tile <= 16:
             stages -= 1
         else:
-            raise ValueError(
-                f"{device.arch}: head sizes {shape.width} and {shape.value_width} need more than "
-                f"the {device.shared_memory_bytes} bytes of shared memory of a block"
-            )
+            tile //= 2
 
 
 def split_width(width: int) -> tuple[int, int]:
