@@ -1,4 +1,4 @@
-"""Without a GPU the Triton kernels run in Triton's interpreter, which must be said before import."""
+"""Without a GPU the Triton kernels run interpreted, which must be said before the import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,5 @@ import torch
 
 if not torch.cuda.is_available():
     if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
-        raise RuntimeError(
-            "something imported triton before these tests could ask for interpreting"
-        )
+        raise RuntimeError("triton was imported before these tests could set TRITON_INTERPRET")
     os.environ["TRITON_INTERPRET"] = "1"

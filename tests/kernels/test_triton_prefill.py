@@ -12,8 +12,10 @@ from attnctl.kernels.triton import Knobs, Tiles
 
 from .batches import SMALL, Batch, assert_right
 
-# decode takes batches of up to 16 queries a sequence: these have one longer
-MIXED = ((17, 1, 20, 0, 3), (17, 1, 33, 0, 40))
+MIXED = ((17, 1, 0, 3), (20, 1, 0, 40))
+"""Prompt, decode, nothing and a chunk; up to 16 queries a sequence would go to decode."""
+FEW = msgspec.structs.replace(SMALL, split_queries=0)
+"""Prefill whatever the number of queries, for batches of few."""
 
 
 @pytest.mark.parametrize("page", [8, 16, 24, 64])
@@ -51,7 +53,7 @@ def test_masks_over_poisoned_keys_and_values(masks: dict[str, Any]) -> None:
 
 def test_a_range_seen_both_ways_beside_a_window() -> None:
     """Ranges before, across and behind the window; the hole between them holds NaN."""
-    batch = Batch((20, 5), (50, 40))
+    batch = Batch((18, 5), (50, 40), heads=2, kv_heads=1)
     ranges = torch.tensor([[[2, 6], [31, 45]], [[36, 40], [7, 7]]]).int()
     params = batch.params(window=3, prefix_ranges=ranges)
     batch.poison(params)
@@ -77,8 +79,8 @@ def test_softcap_and_alibi_bend_the_logits() -> None:
 @pytest.mark.parametrize(("heads", "kv_heads"), [(7, 1), (10, 2), (71, 1), (3, 3)])
 def test_ratios_that_are_no_power_of_two(heads: int, kv_heads: int) -> None:
     """7, 5, 71 and 1 query heads a KV head: padded rows belong to no head."""
-    batch = Batch((17, 1), (20, 18), heads=heads, kv_heads=kv_heads)
-    assert_right(batch, batch.params(sinks=torch.linspace(-1, 1, heads)))
+    batch = Batch((3, 1), (4, 18), heads=heads, kv_heads=kv_heads)
+    assert_right(batch, batch.params(sinks=torch.linspace(-1, 1, heads)), FEW)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,8 @@ def test_ratios_that_are_no_power_of_two(heads: int, kv_heads: int) -> None:
 )
 def test_widths_that_are_no_power_of_two(width: int, value_width: int) -> None:
     """K and V of widths cut in two parts, or padded, or unlike each other."""
-    batch = Batch((17, 2), (20, 30), width=width, value_width=value_width, heads=2, kv_heads=1)
-    assert_right(batch, batch.params())
+    batch = Batch((2, 1), (20, 5), width=width, value_width=value_width, heads=2, kv_heads=1)
+    assert_right(batch, batch.params(), FEW)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -102,10 +104,10 @@ def test_half_precision(dtype: torch.dtype) -> None:
 def test_descriptors_give_what_pointers_give(layout: str, width: int, value_width: int) -> None:
     """The same batch read by tensor descriptors and by pointers, in each layout of the cache."""
     sizes = {"width": width, "value_width": value_width, "page": 32, "dtype": torch.float16}
-    batch = Batch((40, 17), (70, 17), layout=layout, **sizes)  # type: ignore[arg-type]
-    boxes = msgspec.structs.replace(SMALL, descriptors=True)
+    batch = Batch((3, 5), (5, 70), layout=layout, **sizes)  # type: ignore[arg-type]
+    boxes = msgspec.structs.replace(FEW, descriptors=True)
     params = batch.params()
-    assert torch.equal(batch.run(params, boxes), batch.run(params))
+    assert torch.equal(batch.run(params, boxes), batch.run(params, FEW))
     assert_right(batch, params, boxes)
 
 

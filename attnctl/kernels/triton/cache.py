@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.launch import Launch
+
+
+@triton.jit
+def round_to_grid(value, MANTISSA: tl.constexpr, SMALLEST: tl.constexpr):
+    """The nearest number of MANTISSA mantissa bits, ties to even; 2^SMALLEST the least normal one.
+
+    Triton's interpreter loses the carry where rounding reaches the next power of two (1.9991 became
+    1.0): there a cast must have nothing left to round.
+    """
+    exponent = ((value.to(tl.int32, bitcast=True) >> 23) & 255) - 127
+    step = tl.exp2((tl.maximum(exponent, SMALLEST) - MANTISSA).to(tl.float32))
+    scaled = value / step
+    nearest = tl.floor(scaled + 0.5)
+    odd = nearest - 2.0 * tl.floor(nearest * 0.5) != 0.0
+    nearest = tl.where((nearest - scaled == 0.5) & odd, nearest - 1.0, nearest)
+    return nearest * step
 
 
 @triton.jit
@@ -29,6 +47,8 @@ def write_rows(
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
     LIMIT: tl.constexpr,
+    MANTISSA: tl.constexpr,
+    SMALLEST: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """One token's heads, [HEADS, WIDTH], to its slot: as they are, scaled, or as int8."""
@@ -50,6 +70,8 @@ def write_rows(
         value = value.to(tl.float32) / scale
         # a cast beyond the largest finite value gives NaN on some targets
         value = tl.minimum(tl.maximum(value, -LIMIT), LIMIT)
+        if INTERPRET:
+            value = round_to_grid(value, MANTISSA, SMALLEST)
     target = at_cache + heads[:, None] * stride_cache_h + column[None, :] * stride_cache_d
     tl.store(CACHE + target, value.to(CACHE.dtype.element_ty), mask=keep)
 
@@ -94,6 +116,8 @@ def write_cache_kernel(
     DV: tl.constexpr,
     DV_BLOCK: tl.constexpr,
     LIMIT: tl.constexpr,
+    MANTISSA: tl.constexpr,
+    SMALLEST: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """One program a slot of slot_mapping; a negative slot is a padding token."""
@@ -126,6 +150,8 @@ def write_cache_kernel(
         D,
         D_BLOCK,
         LIMIT,
+        MANTISSA,
+        SMALLEST,
         INTERPRET,
     )
     write_rows(
@@ -146,6 +172,8 @@ def write_cache_kernel(
         DV,
         DV_BLOCK,
         LIMIT,
+        MANTISSA,
+        SMALLEST,
         INTERPRET,
     )
 
@@ -189,9 +217,11 @@ def cache_launch(
     value_width = value.shape[2]
     token_scales = _token_scales(key_cache, k_scale, v_scale)
     k_scales, v_scales = token_scales or (None, None)
-    limit = 0.0
+    limit, mantissa, smallest = 0.0, 0, 0
     if token_scales is None and key_cache.element_size() == 1:
-        limit = torch.finfo(key_cache.dtype).max
+        facts = torch.finfo(key_cache.dtype)
+        limit, mantissa = facts.max, -int(math.log2(facts.eps))
+        smallest = int(math.log2(facts.smallest_normal))
     arguments = (
         key,
         value,
@@ -219,6 +249,8 @@ def cache_launch(
         "DV": value_width,
         "DV_BLOCK": triton.next_power_of_2(value_width),
         "LIMIT": limit,
+        "MANTISSA": mantissa,
+        "SMALLEST": smallest,
         "INTERPRET": bool(triton.knobs.runtime.interpret),
         "num_warps": 4 if heads * width >= 1024 else 2,
     }
