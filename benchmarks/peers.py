@@ -1,0 +1,160 @@
+"""The peers' own kernels as callables, where PEER names a folder of unpacked vLLM 0.33 wheels."""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+import os
+import sys
+import types
+from pathlib import Path
+
+import torch
+
+
+def load_fa3():
+    """A maker of FlashAttention-3 calls over a paged batch, None without the library."""
+    folder = os.environ.get("PEER")
+    if not folder:
+        return None
+    path = Path(folder, "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so")
+    spec = importlib.util.spec_from_file_location("_vllm_fa3_C", path)
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+    def make(batch):
+        operator = torch.ops._vllm_fa3_C.fwd
+        absent = [None] * 6
+        return lambda: operator(
+            batch.query, batch.keys, batch.values, None, None, None, batch.out, batch.starts,
+            None, None, None, batch.lengths, batch.queries, batch.length, batch.table, None, None,
+            *absent, batch.params.scale, True, -1, -1, 0.0, True, None, 0, None, 0, None, 1, 0,
+            None,
+        )  # fmt: skip
+
+    return make
+
+
+def load_vllm_triton():
+    """A maker of calls of vLLM's Triton unified attention, None without it."""
+    folder = os.environ.get("PEER")
+    if not folder:
+        return None
+    _stand_in_for_vllm(folder)
+    from vllm.v1.attention.ops.triton_unified_attention import unified_attention
+
+    def make(batch):
+        rows, heads, width = batch.out.shape
+        segments = 16
+        scratch = {}
+        if rows <= 4096:
+            for name, last in (("output", (width,)), ("max", ()), ("expsum", ())):
+                shape = (rows, heads, segments, *last)
+                scratch[f"softmax_segm_{name}"] = torch.empty(shape, device=batch.out.device)
+        return lambda: unified_attention(
+            q=batch.query,
+            k=batch.keys,
+            v=batch.values,
+            out=batch.out,
+            cu_seqlens_q=batch.starts,
+            max_seqlen_q=batch.queries,
+            seqused_k=batch.lengths,
+            max_seqlen_k=batch.length,
+            softmax_scale=batch.params.scale,
+            causal=True,
+            window_size=(-1, -1),
+            block_table=batch.table,
+            softcap=0.0,
+            q_descale=None,
+            k_descale=None,
+            v_descale=None,
+            seq_threshold_3D=128 // batch.keys.shape[2],
+            num_par_softmax_segments=segments,
+            **{f"softmax_segm_{n}": scratch.get(f"softmax_segm_{n}")
+               for n in ("output", "max", "expsum")},
+        )  # fmt: skip
+
+    return make
+
+
+def _stand_in_for_vllm(folder):
+    """As much of vLLM's package as its kernel module imports; its tree is not all there."""
+
+    def module(name, **names):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__dict__.update(names)
+        return sys.modules[name]
+
+    for name in (
+        "vllm",
+        "vllm.v1",
+        "vllm.v1.attention",
+        "vllm.v1.attention.ops",
+        "vllm.v1.attention.backends",
+        "vllm.utils",
+    ):
+        module(name).__path__ = [str(Path(folder, *name.split(".")))]
+
+    class Quiet:
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    class Off:
+        def __getattr__(self, name):
+            return False
+
+    class Hopper(Quiet):
+        def fp8_dtype(self):
+            return torch.float8_e4m3fn
+
+        def is_cuda(self):
+            return True
+
+        is_cuda_alike = is_cuda
+
+        def is_device_capability(self, wanted):
+            return wanted in (90, (9, 0))
+
+        def is_device_capability_family(self, wanted):
+            return wanted == 90
+
+        def has_device_capability(self, wanted):
+            return True
+
+        def num_compute_units(self, *args):
+            return torch.cuda.get_device_properties(0).multi_processor_count
+
+        def get_device_name(self, *args):
+            return torch.cuda.get_device_name()
+
+    class KVQuantMode(enum.IntEnum):
+        NONE = 0
+        FP8_PER_TENSOR = 1
+        INT8_PER_TOKEN_HEAD = 2
+        FP8_PER_TOKEN_HEAD = 3
+        INT4_PER_TOKEN_HEAD = 4
+        NVFP4 = 5
+
+    import triton
+    import triton.language as tl
+
+    sys.modules["vllm.envs"] = Off()
+    sys.modules["vllm"].envs = sys.modules["vllm.envs"]
+    module("vllm.logger", init_logger=lambda name: Quiet())
+    module("vllm.platforms", current_platform=Hopper())
+    module(
+        "vllm.triton_utils",
+        tl=tl,
+        triton=triton,
+        HAS_TRITON=True,
+        use_tensor_descriptor=lambda *args: False,
+        LOG2E=1.4426950408889634,
+        LOGE2=0.6931471805599453,
+    )
+    module(
+        "vllm.v1.kv_cache_interface",
+        KVQuantMode=KVQuantMode,
+        is_quantized_kv_cache=lambda name: "fp8" in str(name),
+    )
+    sys.modules["vllm"]._custom_ops = module("vllm._custom_ops")
+    module("vllm.utils.platform_utils", get_device_name_as_file_name=lambda: "device")
+    module("vllm.v1.attention.backends.utils", NULL_BLOCK_ID=0, PAD_SLOT_ID=-1)
