@@ -29,7 +29,7 @@ class Paged(msgspec.Struct, frozen=True, kw_only=True):
 
     sinks: [H] float32. alibi_slopes: [H] float32. prefix_ranges: [B, M, 2] int32, first and
     past-the-end positions of bidirectional ranges, empty ranges ignored. k_scale, v_scale: what a
-    stored FP8 value is multiplied with.
+    stored FP8 value is multiplied with; of an int8 cache [N, P, Hk] float32, one a token and head.
     """
 
     scale: float
@@ -41,8 +41,8 @@ class Paged(msgspec.Struct, frozen=True, kw_only=True):
     sinks: Tensor | None = None
     alibi_slopes: Tensor | None = None
     prefix_ranges: Tensor | None = None
-    k_scale: float = 1.0
-    v_scale: float = 1.0
+    k_scale: float | Tensor = 1.0
+    v_scale: float | Tensor = 1.0
 
 
 def paged_attention(
@@ -71,8 +71,10 @@ def paged_attention(
         first, last = starts[b], starts[b + 1]
         if first == last:
             continue
-        keys = gather(key_cache, block_table[b], length).to(dtype) * params.k_scale
-        values = gather(value_cache, block_table[b], length).to(dtype) * params.v_scale
+        keys, values = (
+            _dequantised(gather(cache, block_table[b], length).to(dtype), scale, block_table[b])
+            for cache, scale in ((key_cache, params.k_scale), (value_cache, params.v_scale))
+        )
         ranges = None if params.prefix_ranges is None else params.prefix_ranges[b]
         seen = visible(last - first, length, params, ranges).to(query.device)
         rows = attend(query[first:last].to(dtype), keys, values, seen, params)
@@ -85,6 +87,13 @@ def gather(cache: Tensor, pages: Tensor, length: int) -> Tensor:
     size = cache.shape[1]
     count = -(-length // size)
     return cache[pages[:count].long()].flatten(0, 1)[:length]
+
+
+def _dequantised(stored: Tensor, scale: float | Tensor, pages: Tensor) -> Tensor:
+    """What a cache's [S, Hk, D] stands for, in its dtype."""
+    if isinstance(scale, Tensor):
+        scale = gather(scale, pages, stored.shape[0])[..., None]
+    return (stored * scale).to(stored.dtype)
 
 
 def visible(queries: int, length: int, params: Paged, ranges: Tensor | None = None) -> Tensor:
