@@ -1,0 +1,1205 @@
+// Paged attention and cache writes on a processor. The mathematics is that of attnctl/ops/paged.py.
+// No headers, so that the file compiles in seconds; vectors are those of GCC and Clang, threads are
+// OpenMP's. Addresses are 64-bit. Logits are kept in base 2: exp(x) = 2^(x log2 e).
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef __SIZE_TYPE__ usize;
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__AVX512F__)
+constexpr i64 LANES = 16;
+#else
+constexpr i64 LANES = 8;  // two registers where they hold four
+#endif
+
+typedef float vf __attribute__((vector_size(LANES * 4)));
+typedef i32 vi __attribute__((vector_size(LANES * 4)));
+typedef u32 vu __attribute__((vector_size(LANES * 4)));
+typedef u16 vh __attribute__((vector_size(LANES * 2)));
+typedef u8 vb __attribute__((vector_size(LANES)));
+typedef i8 vs __attribute__((vector_size(LANES)));
+typedef float v8 __attribute__((vector_size(32)));
+
+// the same at any address and through any pointer
+typedef float vf_any __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef u16 vh_any __attribute__((vector_size(LANES * 2), aligned(1), may_alias));
+typedef u8 vb_any __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef float v8_any __attribute__((vector_size(32), aligned(4), may_alias));
+
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+#define SHUFFLE8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef i32 v8_index __attribute__((vector_size(32)));
+#define SHUFFLE8(a, b, ...) __builtin_shuffle(a, b, (v8_index){__VA_ARGS__})
+#endif
+
+constexpr float LOG2E = 1.44269504088896341f;
+constexpr float NEVER = -__builtin_inff();
+
+INLINE vf splat(float x) { return x - (vf){}; }
+INLINE vf load(const float* p) { return *(const vf_any*)p; }
+INLINE void store(float* p, vf x) { *(vf_any*)p = x; }
+INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
+INLINE i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
+
+// 2^x for x <= 126: polynomial of degree 6, relative error below 2e-7 with its rounding; 0 below
+// -126; NaN stays NaN, for comparisons with it are false
+INLINE vf exp2_of(vf x) {
+  vi dead = x < splat(-126.0f);
+  vf z = pick(dead, splat(-126.0f), x);
+  vf magic = splat(12582912.0f);  // 1.5 * 2^23: its addition rounds to an integer
+  vf r = z + magic;
+  vf f = z - (r - magic);
+  vf p = splat(1.5337577e-4f);
+  p = p * f + 1.33998599e-3f;
+  p = p * f + 9.61851981e-3f;
+  p = p * f + 5.55032901e-2f;
+  p = p * f + 2.40226462e-1f;
+  p = p * f + 6.93147182e-1f;
+  p = p * f + 1.0f;
+  vf power = (vf)(((vi)r - 0x4B400000 + 127) << 23);
+  return pick(dead, (vf){}, p * power);
+}
+
+INLINE float exp2_one(float x) { return exp2_of(splat(x))[0]; }
+
+// odd polynomial below 5/8, where 1 - 2 / (e^2x + 1) would cancel
+INLINE vf tanh_of(vf x) {
+  vi sign = (vi)x & (i32)0x80000000;
+  vf a = (vf)((vi)x & 0x7fffffff);
+  vf z = a * a;
+  vf p = splat(2.26612785e-3f);
+  p = p * z - 8.31976160e-3f;
+  p = p * z + 2.17612777e-2f;
+  p = p * z - 5.39582819e-2f;
+  p = p * z + 1.33332998e-1f;
+  p = p * z - 3.33333343e-1f;
+  vf near = a + a * z * p;
+  vf e = pick(a > splat(20.0f), splat(20.0f), a) * (2.0f * LOG2E);
+  vf far = 1.0f - 2.0f / (exp2_of(e) + 1.0f);
+  return (vf)((vi)pick(a < splat(0.625f), near, far) | sign);
+}
+
+INLINE float top_of(vf x) {
+  float top = x[0];
+  for (i64 i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+INLINE float sum_of(vf x) {
+  float sum = 0;
+  for (i64 i = 0; i < LANES; i++) sum += x[i];
+  return sum;
+}
+
+INLINE v8 fold8(vf x) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+         __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  return x;
+#endif
+}
+
+INLINE v8 pair_sums(v8 a, v8 b) {
+  return SHUFFLE8(a, b, 0, 8, 1, 9, 4, 12, 5, 13) + SHUFFLE8(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+}
+
+INLINE v8 quad_sums(v8 ab, v8 cd) {
+  return SHUFFLE8(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE8(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+
+// the sums of eight vectors, in order
+INLINE v8 sums_of(const vf* x) {
+  v8 low = quad_sums(pair_sums(fold8(x[0]), fold8(x[1])), pair_sums(fold8(x[2]), fold8(x[3])));
+  v8 high = quad_sums(pair_sums(fold8(x[4]), fold8(x[5])), pair_sums(fold8(x[6]), fold8(x[7])));
+  return SHUFFLE8(low, high, 0, 1, 2, 3, 8, 9, 10, 11) +
+         SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+
+// ---- storage types ----
+
+INLINE vf half_bits(vu h) {
+  vu sign = (h & 0x8000) << 16, mag = h & 0x7fff;
+  vu shifted = mag << 13;
+  vf normal = (vf)(shifted + (112u << 23));
+  vf tiny = (vf)(shifted + (113u << 23)) - 6.103515625e-05f;
+  vf special = (vf)(shifted | 0x7f800000u);
+  vf x = pick((vi)mag < 0x400, tiny, normal);
+  x = pick((vi)mag >= 0x7c00, special, x);
+  return (vf)((vu)x | sign);
+}
+
+#if defined(__AVX512F__)
+typedef short half_source __attribute__((vector_size(32)));
+INLINE vf from_half(vh h) {
+  return (vf)__builtin_ia32_vcvtph2ps512_mask((half_source)h, (vf){}, (u16)-1, 4);
+}
+#elif defined(__F16C__) && !defined(__clang__)
+typedef short half_source __attribute__((vector_size(16)));
+INLINE vf from_half(vh h) { return (vf)__builtin_ia32_vcvtph2ps256((half_source)h); }
+#elif defined(__F16C__) || defined(__ARM_FP16_FORMAT_IEEE)
+typedef __fp16 half_source __attribute__((vector_size(16)));
+INLINE vf from_half(vh h) { return __builtin_convertvector((half_source)h, vf); }
+#else
+INLINE vf from_half(vh h) { return half_bits(__builtin_convertvector(h, vu)); }
+#endif
+
+struct F32 {
+  static constexpr i64 size = 4;
+  INLINE vf read(const void* p) { return load((const float*)p); }
+};
+struct F16 {
+  static constexpr i64 size = 2;
+  INLINE vf read(const void* p) { return from_half(*(const vh_any*)p); }
+};
+struct BF16 {
+  static constexpr i64 size = 2;
+  INLINE vf read(const void* p) {
+    return (vf)(__builtin_convertvector(*(const vh_any*)p, vu) << 16);
+  }
+};
+struct E5M2 {  // the upper byte of a half
+  static constexpr i64 size = 1;
+  INLINE vf read(const void* p) {
+    return from_half(__builtin_convertvector(*(const vb_any*)p, vh) << 8);
+  }
+};
+struct E4M3 {  // no infinity; 0x7f is NaN
+  static constexpr i64 size = 1;
+  INLINE vf read(const void* p) {
+    vu b = __builtin_convertvector(*(const vb_any*)p, vu);
+    vu mag = b & 0x7f;
+    vf normal = (vf)((mag << 20) + (120u << 23));
+    vf tiny = (vf)((mag << 20) + (121u << 23)) - 0.015625f;
+    vf x = pick((vi)mag < 8, tiny, normal);
+    x = pick((vi)mag == 0x7f, splat(__builtin_nanf("")), x);
+    return (vf)((vu)x | (b & 0x80) << 24);
+  }
+};
+struct I8 {
+  static constexpr i64 size = 1;
+  INLINE vf read(const void* p) {
+    return __builtin_convertvector((vs)(*(const vb_any*)p), vf);
+  }
+};
+
+enum { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_E4M3, TYPE_E5M2, TYPE_I8 };
+
+// the first n < LANES elements, zeros behind: what lies behind a row is another row, or nothing
+template <class T>
+INLINE vf read_part(const void* p, i64 n) {
+  alignas(64) u8 bytes[LANES * 4] = {};
+  for (i64 i = 0; i < n * T::size; i++) bytes[i] = ((const u8*)p)[i];
+  return T::read(bytes);
+}
+
+template <class T>
+INLINE vf read_most(const void* p, i64 at, i64 width) {
+  const u8* from = (const u8*)p + at * T::size;
+  return at + LANES <= width ? T::read(from) : read_part<T>(from, width - at);
+}
+
+// ---- the call ----
+
+constexpr i64 NONE = (i64)1 << 40;  // a window that excludes nothing
+
+struct Attention {  // in the order of attnctl/kernels/cpu/call.py
+  const u8 *query, *keys, *values;
+  u8* out;
+  const i32 *table, *starts, *lens;
+  const float *sinks, *slopes;
+  const i32* ranges;
+  const float *key_scales, *value_scales;
+  i64 query_type, cache_type, sequences, heads, kv_heads, width, value_width, page;
+  i64 query_t, query_h, out_t, out_h;  // strides in elements
+  i64 key_n, key_p, key_h, value_n, value_p, value_h;
+  i64 key_scale_n, key_scale_p, key_scale_h, value_scale_n, value_scale_p, value_scale_h;
+  i64 table_b, range_count, causal, window, window_right, chunk, threads;
+  double scale, softcap, key_scale, value_scale;
+};
+
+struct Writes {
+  const u8 *key, *value;
+  u8 *keys, *values;
+  const i64* slots;
+  float *key_scales, *value_scales;
+  i64 source_type, cache_type, count, kv_heads, width, value_width, page;
+  i64 key_t, key_h, value_t, value_h;
+  i64 key_n, key_p, key_h_out, value_n, value_p, value_h_out;
+  i64 key_scale_n, key_scale_p, key_scale_h, value_scale_n, value_scale_p, value_scale_h;
+  i64 threads;
+  double key_scale, value_scale;
+};
+
+// ---- what a row sees ----
+
+struct Span {
+  i64 begin, end;
+};
+
+struct Sequence {
+  i64 index, length, first, queries;
+  const i32* ranges;
+};
+
+INLINE Sequence sequence_of(const Attention& a, i64 b) {
+  const i32* ranges = a.ranges ? a.ranges + b * a.range_count * 2 : nullptr;
+  return {b, a.lens[b], a.starts[b], (i64)a.starts[b + 1] - a.starts[b], ranges};
+}
+
+INLINE i64 floor_div(i64 a, i64 b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+
+// what the masks leave to position i, ranges apart; both ends grow with i
+INLINE Span span_of(const Attention& a, i64 i, i64 length) {
+  i64 begin = most(0, i - a.window + 1);
+  i64 end = least(length, i + a.window_right + 1);
+  if (a.causal) end = least(end, i + 1);
+  if (a.chunk) {
+    i64 chunk = floor_div(i, a.chunk);
+    begin = most(begin, chunk * a.chunk);
+    end = least(end, (chunk + 1) * a.chunk);
+  }
+  return {begin, end};
+}
+
+// a span that holds all that rows of positions first..last see
+INLINE Span hull_of(const Attention& a, const Sequence& s, i64 first, i64 last) {
+  Span hull = {span_of(a, first, s.length).begin, span_of(a, last, s.length).end};
+  if (hull.end <= hull.begin) hull = {NONE, 0};
+  for (i64 m = 0; s.ranges && m < a.range_count; m++) {
+    i64 begin = s.ranges[2 * m], end = s.ranges[2 * m + 1];
+    if (begin >= end || first >= end || last < begin) continue;
+    hull = {least(hull.begin, most(begin, 0)), most(hull.end, least(end, s.length))};
+  }
+  return hull.begin < hull.end ? hull : Span{0, 0};
+}
+
+INLINE void mark(i32* seen, Span span, i64 at, i64 n) {
+  i64 from = most(span.begin - at, 0), to = least(span.end - at, n);
+  for (i64 j = from; j < to; j++) seen[j] = -1;
+}
+
+// seen[j] = -1 where position i sees token at + j, 0 elsewhere
+INLINE void mark_row(const Attention& a, const Sequence& s, i64 i, i64 at, i64 n, i32* seen) {
+  for (i64 j = 0; j < ceil_to(n, LANES); j++) seen[j] = 0;
+  mark(seen, span_of(a, i, s.length), at, n);
+  for (i64 m = 0; s.ranges && m < a.range_count; m++) {
+    i64 begin = s.ranges[2 * m], end = s.ranges[2 * m + 1];
+    if (i >= begin && i < end) mark(seen, {begin, least(end, s.length)}, at, n);
+  }
+}
+
+INLINE bool all_see(const Attention& a, const Sequence& s, i64 first, i64 last, i64 at, i64 n) {
+  return span_of(a, last, s.length).begin <= at && span_of(a, first, s.length).end >= at + n;
+}
+
+// ---- tiles of context ----
+
+constexpr i64 TILE = 64;  // tokens; a multiple of LANES and of a panel
+
+struct Tile {
+  i64 at, n;
+  const u8 *key[TILE], *value[TILE];  // one row each
+  float key_scale[TILE], value_scale[TILE];
+};
+
+constexpr i64 SIZES[] = {4, 2, 2, 1, 1, 1};  // bytes of each type
+
+static void find_tile(const Attention& a, const Sequence& s, i64 kv_head, i64 at, i64 n, Tile& t) {
+  i64 size = SIZES[a.cache_type], j = 0;
+  const i32* pages = a.table + s.index * a.table_b;
+  t.at = at;
+  t.n = n;
+  while (j < n) {
+    i64 block = pages[(at + j) / a.page], row = (at + j) % a.page;
+    i64 stop = least(n, j + a.page - row);
+    const u8* key = a.keys + (block * a.key_n + row * a.key_p + kv_head * a.key_h) * size;
+    const u8* value = a.values + (block * a.value_n + row * a.value_p + kv_head * a.value_h) * size;
+    for (i64 x = 0; a.key_scales && x < stop - j; x++) {
+      t.key_scale[j + x] =
+          a.key_scales[block * a.key_scale_n + (row + x) * a.key_scale_p + kv_head * a.key_scale_h];
+      t.value_scale[j + x] = a.value_scales[block * a.value_scale_n + (row + x) * a.value_scale_p +
+                                            kv_head * a.value_scale_h];
+    }
+    for (; j < stop; j++, key += a.key_p * size, value += a.value_p * size) {
+      t.key[j] = key;
+      t.value[j] = value;
+    }
+  }
+  for (; j < TILE; j++) t.key[j] = t.key[n - 1];  // read and thrown away
+}
+
+template <class T>
+static void stage_rows(const u8** rows, const float* scales, i64 n, i64 width, float* to) {
+  i64 pad = ceil_to(width, LANES);
+  for (i64 j = 0; j < n; j++, to += pad) {
+    float scale = scales ? scales[j] : 1.0f;
+    for (i64 d = 0; d < width; d += LANES) *(vf*)(to + d) = read_most<T>(rows[j], d, width) * scale;
+    rows[j] = (const u8*)to;
+  }
+}
+
+static void stage_part(i64 type, const u8** rows, const float* scales, i64 n, i64 width, float* to) {
+  if (type == TYPE_E4M3) stage_rows<E4M3>(rows, scales, n, width, to);
+  else if (type == TYPE_E5M2) stage_rows<E5M2>(rows, scales, n, width, to);
+  else stage_rows<I8>(rows, scales, n, width, to);
+}
+
+// one-byte storage is made float here, once for all rows; other types are read as they are
+INLINE bool staged(const Attention& a) { return SIZES[a.cache_type] == 1; }
+
+static i64 staging_floats(const Attention& a) {
+  return staged(a) ? TILE * (ceil_to(a.width, LANES) + ceil_to(a.value_width, LANES)) : 0;
+}
+
+static void stage(const Attention& a, Tile& t, float* to) {
+  if (!staged(a)) return;
+  const float *ks = a.key_scales ? t.key_scale : nullptr, *vs = ks ? t.value_scale : nullptr;
+  stage_part(a.cache_type, t.key, ks, t.n, a.width, to);
+  for (i64 j = t.n; j < TILE; j++) t.key[j] = t.key[t.n - 1];
+  stage_part(a.cache_type, t.value, vs, t.n, a.value_width, to + TILE * ceil_to(a.width, LANES));
+}
+
+// scores of one row to logits in base 2, before masks
+INLINE void bend(const Attention& a, const Tile& t, i64 i, i64 head, i64 from, i64 to, float* row) {
+  float cap = (float)a.softcap, slope = a.slopes ? a.slopes[head] * LOG2E : 0;
+  for (i64 j = from; j < to; j += LANES) {
+    vf x = load(row + j);
+    if (cap > 0) x = tanh_of(x / cap) * (cap * LOG2E);
+    if (a.slopes) {
+      vf distance;
+      for (i64 l = 0; l < LANES; l++) distance[l] = (float)(t.at + j + l - i);
+      x += distance * slope;
+    }
+    store(row + j, x);
+  }
+}
+
+INLINE bool bends(const Attention& a) { return a.softcap > 0 || a.slopes; }
+
+INLINE void mask(const i32* seen, i64 from, i64 to, float* row) {
+  for (i64 j = from; j < to; j += LANES) {
+    vi keep = (vi)load((const float*)seen + j);
+    store(row + j, pick(keep, load(row + j), splat(NEVER)));
+  }
+}
+
+// logits to weights; top and total go on over tiles; returns what the sums so far are worth
+INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
+  vf highest = splat(NEVER);
+  for (i64 j = from; j < to; j += LANES) {
+    vf x = load(row + j);
+    highest = pick(x > highest, x, highest);
+  }
+  float now = top_of(highest);
+  now = now > top ? now : top;
+  float base = now == NEVER ? 0 : now;
+  vf sum = {};
+  for (i64 j = from; j < to; j += LANES) {
+    vf w = exp2_of(load(row + j) - base);
+    store(row + j, w);
+    sum += w;
+  }
+  float keep = top == now ? 1.0f : exp2_one(top - base);
+  total = total * keep + sum_of(sum);
+  top = now;
+  return keep;
+}
+
+// ---- results ----
+
+INLINE u16 to_bf16(float x) {
+  u32 b = (u32)__builtin_bit_cast(i32, x);
+  if ((b & 0x7fffffff) > 0x7f800000) return (u16)(b >> 16 | 0x40);
+  return (u16)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+
+// to the nearest number of `mantissa` stored bits, ties to even, for exponents down to `lowest`
+INLINE float round_to(float x, i32 mantissa, i32 lowest) {
+  u32 b = __builtin_bit_cast(u32, x) & 0x7f800000u;
+  i32 exponent = (i32)(b >> 23) - 127;
+  exponent = exponent < lowest ? lowest : exponent;
+  float magic = __builtin_bit_cast(float, (u32)(exponent + 127 + 23 - mantissa) << 23) * 1.5f;
+  volatile float sum = x + magic;  // not folded away
+  return sum - magic;
+}
+
+INLINE u16 to_half(float x) {
+  u32 b = __builtin_bit_cast(u32, x), sign = b >> 16 & 0x8000, mag = b & 0x7fffffff;
+  if (mag > 0x7f800000) return (u16)(sign | 0x7e00);
+  if (mag >= 0x477ff000) return (u16)(sign | 0x7c00);
+  float r = __builtin_fabsf(round_to(x, 10, -14));
+  u32 m = __builtin_bit_cast(u32, r);
+  if (r < 6.103515625e-05f) return (u16)(sign | (u32)(r * 16777216.0f));
+  return (u16)(sign | ((m >> 13) - (112u << 10)));
+}
+
+INLINE void put(u8* to, i64 at, float x, i64 type) {
+  if (type == TYPE_F32) ((float*)to)[at] = x;
+  else if (type == TYPE_F16) ((u16*)to)[at] = to_half(x);
+  else ((u16*)to)[at] = to_bf16(x);
+}
+
+// a row's sums to the output, or nothing but zeros for a row that saw nothing
+INLINE void finish(const Attention& a, i64 token, i64 head, const float* sums, float top,
+                   float total) {
+  u8* to = a.out + (token * a.out_t + head * a.out_h) * (a.query_type == TYPE_F32 ? 4 : 2);
+  float factor = 0;
+  if (total != 0) {
+    float sink = a.sinks ? a.sinks[head] * LOG2E : NEVER;
+    float above = sink > top ? sink : top;
+    float keep = exp2_one(top - above);
+    float all = total * keep + (a.sinks ? exp2_one(sink - above) : 0);
+    factor = keep / all * (float)a.value_scale;
+  }
+  bool nothing = total == 0;
+  for (i64 d = 0; d < a.value_width; d++) put(to, d, nothing ? 0 : sums[d] * factor, a.query_type);
+}
+
+// ---- work ----
+
+struct Item {
+  i64 b, kv_head, row, rows, begin, end;
+  i64 part;  // where its partial results begin, in rows; -1: it writes the output itself
+  i64 packed;
+};
+
+struct Partial {  // [rows] of width padded to lanes
+  float *sums, *top, *total;
+  i64 stride;
+};
+
+INLINE void query_row(const Attention& a, i64 token, i64 head, float factor, float* to, i64 pad) {
+  i64 size = a.query_type == TYPE_F32 ? 4 : 2;
+  const u8* from = a.query + (token * a.query_t + head * a.query_h) * size;
+  for (i64 d = 0; d < pad; d += LANES) {
+    vf x = {};
+    if (d < a.width) {
+      if (a.query_type == TYPE_F32) x = read_most<F32>(from, d, a.width);
+      else if (a.query_type == TYPE_F16) x = read_most<F16>(from, d, a.width);
+      else x = read_most<BF16>(from, d, a.width);
+    }
+    store(to + d, x * factor);
+  }
+}
+
+INLINE float query_factor(const Attention& a) {
+  return (float)(a.scale * a.key_scale * (a.softcap > 0 ? 1.0 : 1.44269504088896341));
+}
+
+INLINE void leave(const Attention& a, const Sequence& s, const Item& item, const Partial& partial,
+                  i64 r, const float* sums, float top, float total) {
+  i64 group = a.heads / a.kv_heads;
+  i64 row = item.row + r;
+  if (item.part < 0) {
+    finish(a, s.first + row / group, item.kv_head * group + row % group, sums, top, total);
+    return;
+  }
+  i64 at = item.part + r;
+  for (i64 d = 0; d < a.value_width; d++) partial.sums[at * partial.stride + d] = sums[d];
+  partial.top[at] = top;
+  partial.total[at] = total;
+}
+
+// ---- few rows: the cache is read as it is stored, once ----
+
+constexpr i64 FEW = 16;        // rows
+constexpr i64 WIDEST = 1024;   // of a key or a value, in this path
+
+struct Direct {
+  alignas(64) float query[FEW * WIDEST];
+  alignas(64) float sums[FEW * WIDEST];
+  alignas(64) float score[FEW * TILE];
+  alignas(64) i32 seen[TILE];
+  alignas(64) i32 any[TILE];
+  float top[FEW], total[FEW], keep[FEW];
+  Tile tiles[2];
+  float* staging;
+};
+
+INLINE void prefetch_row(const u8* p, i64 bytes) {
+  for (i64 x = 0; x < bytes; x += 64) __builtin_prefetch(p + x);
+}
+
+#if defined(__AVX512F__)
+constexpr i64 SUMS = 16;  // accumulators at a time: they hide the latency of the sums
+constexpr i64 ROWS = 8;
+#else
+constexpr i64 SUMS = 8;
+constexpr i64 ROWS = 4;
+#endif
+
+// score[r][j] = query[r] . key[j] for R rows and the tile's tokens
+template <class T, i64 R>
+static void scores(const float* query, i64 pad, const Tile& t, i64 width, const u8* const* ahead,
+                   i64 bytes, float* score) {
+  constexpr i64 J = SUMS / R > 8 ? 8 : SUMS / R;
+  i64 whole = width / LANES * LANES;
+  for (i64 j = 0; j < t.n; j += J) {
+    vf sum[R * J] = {};
+    const u8* key[J];
+    for (i64 x = 0; x < J; x++) key[x] = t.key[j + x];
+    for (i64 x = 0; ahead && x < J && j + x < t.n; x++) prefetch_row(ahead[j + x], bytes);
+    for (i64 d = 0; d < whole; d += LANES) {
+      vf k[J];
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) k[x] = T::read(key[x] + d * T::size);
+#pragma GCC unroll 8
+      for (i64 r = 0; r < R; r++) {
+        vf q = *(const vf*)(query + r * pad + d);
+#pragma GCC unroll 8
+        for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x];
+      }
+    }
+    if (whole < width) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) {
+        vf k = read_part<T>(key[x] + whole * T::size, width - whole);
+#pragma GCC unroll 8
+        for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + whole) * k;
+      }
+    }
+#pragma GCC unroll 2
+    for (i64 g = 0; g < R * J; g += 8) {
+      v8 s = sums_of(sum + g);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) score[(g + x) / J * TILE + j + (g + x) % J] = s[x];
+    }
+  }
+}
+
+// sums[r] = keep[r] * sums[r] + weight[r] . value, for C vectors of columns from `column` on
+template <class T, i64 R, i64 C, bool PART>
+static void mix(const float* weight, const float* keep, const Tile& t, i64 column, i64 part,
+                const Tile* next, i64 from, i64 to, float* sums, i64 pad) {
+  vf sum[R][C];
+#pragma GCC unroll 8
+  for (i64 r = 0; r < R; r++) {
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c++)
+      sum[r][c] = *(const vf*)(sums + r * pad + column + c * LANES) * keep[r];
+  }
+  for (i64 j = 0; j < t.n; j++) {
+    const u8* value = t.value[j] + column * T::size;
+    if (next) {
+      for (i64 x = from; x < to; x += 64) __builtin_prefetch(next->key[j] + x);
+    }
+    vf v[C];
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c++)
+      v[c] = PART ? read_part<T>(value, part) : T::read(value + c * LANES * T::size);
+#pragma GCC unroll 8
+    for (i64 r = 0; r < R; r++) {
+      vf w = splat(weight[r * TILE + j]);
+#pragma GCC unroll 8
+      for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
+    }
+  }
+#pragma GCC unroll 8
+  for (i64 r = 0; r < R; r++) {
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c++) *(vf*)(sums + r * pad + column + c * LANES) = sum[r][c];
+  }
+}
+
+template <class T, i64 R>
+static void mix_all(const float* weight, const float* keep, const Tile& t, i64 width,
+                    const Tile* next, i64 key_bytes, float* sums, i64 pad) {
+  constexpr i64 C = SUMS / R > 4 ? 4 : SUMS / R;
+  i64 passes = most(width / (C * LANES), 1), column = 0, ahead = 0;
+  i64 step = ceil_to((key_bytes + passes - 1) / passes, 64);
+  for (; column + C * LANES <= width; column += C * LANES, ahead += step)
+    mix<T, R, C, false>(weight, keep, t, column, 0, ahead < key_bytes ? next : nullptr, ahead,
+                        least(ahead + step, key_bytes), sums, pad);
+  for (; column + LANES <= width; column += LANES)
+    mix<T, R, 1, false>(weight, keep, t, column, 0, nullptr, 0, 0, sums, pad);
+  if (column < width)
+    mix<T, R, 1, true>(weight, keep, t, column, width - column, nullptr, 0, 0, sums, pad);
+}
+
+// drops the tokens that no row sees, so that what is stored there is never multiplied
+static void drop_unseen(Direct& d, Tile& t, i64 rows) {
+  i64 kept = 0;
+  for (i64 j = 0; j < t.n; j++) {
+    if (!d.any[j]) continue;
+    t.value[kept] = t.value[j];
+    for (i64 r = 0; r < rows; r++) d.score[r * TILE + kept] = d.score[r * TILE + j];
+    kept++;
+  }
+  for (i64 r = 0; r < rows; r++)
+    for (i64 j = kept; j < TILE; j++) d.score[r * TILE + j] = NEVER;
+  t.n = kept;
+}
+
+// returns whether some row sees some token of the tile
+static bool mask_direct(const Attention& a, const Sequence& s, const Item& item, Direct& d,
+                        Tile& t) {
+  i64 group = a.heads / a.kv_heads, padded = ceil_to(t.n, LANES), before = s.length - s.queries;
+  i64 first = before + item.row / group, last = before + (item.row + item.rows - 1) / group;
+  if (all_see(a, s, first, last, t.at, t.n)) {
+    for (i64 r = 0; r < item.rows; r++)
+      for (i64 j = t.n; j < padded; j++) d.score[r * TILE + j] = NEVER;
+    return true;
+  }
+  for (i64 j = 0; j < padded; j++) d.any[j] = 0;
+  i64 position = first - 1;
+  for (i64 r = 0; r < item.rows; r++) {
+    i64 i = before + (item.row + r) / group;
+    if (i != position) {
+      mark_row(a, s, i, t.at, t.n, d.seen);
+      for (i64 j = 0; j < t.n; j++) d.any[j] |= d.seen[j];
+      position = i;
+    }
+    mask(d.seen, 0, padded, d.score + r * TILE);
+  }
+  i64 n = t.n, count = 0;
+  for (i64 j = 0; j < n; j++) count += d.any[j] != 0;
+  if (count < n) drop_unseen(d, t, item.rows);
+  return count > 0;
+}
+
+template <class T, i64 R>
+INLINE void score_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
+                       const u8* const* ahead) {
+  i64 bytes = a.value_width * SIZES[a.cache_type];
+  for (; r + R <= rows; r += R)
+    scores<T, R>(d.query + r * pad, pad, t, a.width, r ? nullptr : ahead, bytes,
+                 d.score + r * TILE);
+}
+
+template <class T, i64 R>
+INLINE void mix_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
+                     const Tile* next) {
+  for (; r + R <= rows; r += R)
+    mix_all<T, R>(d.score + r * TILE, d.keep + r, t, a.value_width, r ? nullptr : next,
+                  a.width * SIZES[a.cache_type], d.sums + r * pad, pad);
+}
+
+template <class T>
+static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
+  Sequence s = sequence_of(a, item.b);
+  i64 group = a.heads / a.kv_heads, rows = item.rows, before = s.length - s.queries;
+  i64 pad = ceil_to(a.width, LANES), pad_v = ceil_to(a.value_width, LANES);
+  for (i64 r = 0; r < rows; r++) {
+    i64 row = item.row + r;
+    query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a),
+              d.query + r * pad, pad);
+    for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
+    d.top[r] = NEVER;
+    d.total[r] = 0;
+  }
+  i64 at = item.begin, now = 0;
+  if (at < item.end) find_tile(a, s, item.kv_head, at, least(TILE, item.end - at), d.tiles[0]);
+  for (; at < item.end; at += TILE, now ^= 1) {
+    Tile& t = d.tiles[now];
+    Tile* next = nullptr;
+    if (at + TILE < item.end) {
+      next = &d.tiles[now ^ 1];
+      i64 n = least(TILE, item.end - at - TILE);
+      find_tile(a, s, item.kv_head, at + TILE, n, *next);
+      for (i64 j = n; j < TILE; j++) next->value[j] = next->value[n - 1];
+    }
+    stage(a, t, d.staging);
+    const u8* const* ahead = !staged(a) ? t.value : next ? next->value : nullptr;
+    i64 r = 0;
+    if constexpr (ROWS == 8) score_rows<T, 8>(d, t, a, pad, r, rows, ahead);
+    score_rows<T, 4>(d, t, a, pad, r, rows, ahead);
+    score_rows<T, 2>(d, t, a, pad, r, rows, ahead);
+    score_rows<T, 1>(d, t, a, pad, r, rows, ahead);
+    if (bends(a)) {
+      for (r = 0; r < rows; r++) {
+        i64 row = item.row + r;
+        bend(a, t, before + row / group, item.kv_head * group + row % group, 0,
+             ceil_to(t.n, LANES), d.score + r * TILE);
+      }
+    }
+    i64 padded = ceil_to(t.n, LANES);
+    if (!mask_direct(a, s, item, d, t)) continue;
+    for (r = 0; r < rows; r++) {
+      float* row = d.score + r * TILE;
+      d.keep[r] = weigh(row, 0, padded, d.top[r], d.total[r]);
+    }
+    r = 0;
+    if constexpr (ROWS == 8) mix_rows<T, 8>(d, t, a, pad_v, r, rows, next);
+    mix_rows<T, 4>(d, t, a, pad_v, r, rows, next);
+    mix_rows<T, 2>(d, t, a, pad_v, r, rows, next);
+    mix_rows<T, 1>(d, t, a, pad_v, r, rows, next);
+  }
+  for (i64 r = 0; r < rows; r++)
+    leave(a, s, item, partial, r, d.sums + r * pad_v, d.top[r], d.total[r]);
+}
+
+// ---- many rows: tiles are made float and laid out in panels for a matrix product ----
+
+#if defined(__AVX512F__)
+constexpr i64 MR = 12;
+#else
+constexpr i64 MR = 6;
+#endif
+constexpr i64 NR = 2;
+constexpr i64 PANEL = NR * LANES;  // columns
+
+struct Packed {
+  float *query, *sums, *score, *keys, *values;
+  i32 *seen, *any;
+  float *top, *total, *staging;
+  Tile tile;
+};
+
+// c[MR][PANEL] (+)= a[MR][depth] b[depth][PANEL]
+template <bool ADD>
+static void product(i64 depth, const float* a, i64 stride_a, const float* b, float* c,
+                    i64 stride_c) {
+  vf sum[MR][NR];
+#pragma GCC unroll 16
+  for (i64 r = 0; r < MR; r++) {
+#pragma GCC unroll 2
+    for (i64 x = 0; x < NR; x++) sum[r][x] = ADD ? load(c + r * stride_c + x * LANES) : (vf){};
+  }
+  for (i64 k = 0; k < depth; k++, b += PANEL) {
+    vf y[NR];
+#pragma GCC unroll 2
+    for (i64 x = 0; x < NR; x++) y[x] = *(const vf*)(b + x * LANES);
+#pragma GCC unroll 16
+    for (i64 r = 0; r < MR; r++) {
+      vf w = splat(a[r * stride_a + k]);
+#pragma GCC unroll 2
+      for (i64 x = 0; x < NR; x++) sum[r][x] += w * y[x];
+    }
+  }
+#pragma GCC unroll 16
+  for (i64 r = 0; r < MR; r++) {
+#pragma GCC unroll 2
+    for (i64 x = 0; x < NR; x++) store(c + r * stride_c + x * LANES, sum[r][x]);
+  }
+}
+
+INLINE void transpose8(v8* x) {
+  v8 a[8], b[8];
+  for (i64 i = 0; i < 8; i += 2) {
+    a[i] = SHUFFLE8(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    a[i + 1] = SHUFFLE8(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (i64 i = 0; i < 8; i += 4) {
+    for (i64 p = 0; p < 2; p++) {
+      b[i + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 0, 1, 8, 9, 4, 5, 12, 13);
+      b[i + 2 + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (i64 i = 0; i < 4; i++) {
+    x[i] = SHUFFLE8(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    x[i + 4] = SHUFFLE8(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
+// keys of tokens [from, from + PANEL) as [width][PANEL]; past the tile's end: anything finite or
+// not, for those scores are thrown away
+template <class T>
+static void pack_keys(const Tile& t, i64 from, i64 width, float* to) {
+  for (i64 j = 0; j < PANEL; j += 8) {
+    const u8* key[8];
+    for (i64 x = 0; x < 8; x++) key[x] = t.key[least(from + j + x, t.n - 1)];
+    for (i64 d = 0; d < width; d += LANES) {
+      vf row[8];
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) row[x] = read_most<T>(key[x], d, width);
+      for (i64 half = 0; half < LANES && d + half < width; half += 8) {
+        v8 block[8];
+#pragma GCC unroll 8
+        for (i64 x = 0; x < 8; x++) block[x] = *(const v8_any*)((const float*)&row[x] + half);
+        transpose8(block);
+        i64 count = least(8, width - d - half);
+        for (i64 x = 0; x < count; x++) *(v8*)(to + (d + half + x) * PANEL + j) = block[x];
+      }
+    }
+  }
+}
+
+// values as [columns / PANEL][TILE][PANEL], zeros where no row sees the token and past the width
+template <class T>
+static void pack_values(const Attention& a, const Tile& t, const i32* any, Span live, float* to) {
+  for (i64 c = 0; c < a.value_width; c += PANEL) {
+    float* panel = to + c * TILE;
+    for (i64 j = live.begin; j < live.end; j++) {
+      for (i64 x = 0; x < PANEL; x += LANES) {
+        vf v = {};
+        if (j < t.n && (!any || any[j]) && c + x < a.value_width) {
+          v = read_most<T>(t.value[j], c + x, a.value_width);
+        }
+        *(vf*)(panel + j * PANEL + x) = v;
+      }
+    }
+  }
+}
+
+INLINE i64 position_of(const Attention& a, const Sequence& s, i64 row) {
+  return s.length - s.queries + row / (a.heads / a.kv_heads);
+}
+
+// which of the tile's columns the rows of block r see, in whole panels
+INLINE Span live_of(const Attention& a, const Sequence& s, const Item& item, i64 r, const Tile& t) {
+  i64 last = least(r + MR, item.rows) - 1;
+  Span hull = hull_of(a, s, position_of(a, s, item.row + r), position_of(a, s, item.row + last));
+  i64 begin = most(hull.begin - t.at, 0) / PANEL * PANEL;
+  i64 end = least(ceil_to(most(hull.end - t.at, 0), PANEL), ceil_to(t.n, PANEL));
+  return begin < end ? Span{begin, end} : Span{0, 0};
+}
+
+// weights of the MR rows from r on, over the columns of `live`
+static void weigh_block(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
+                        bool full, Packed& p) {
+  Tile& t = p.tile;
+  i64 group = a.heads / a.kv_heads, stride = ceil_to(a.value_width, PANEL), marked = -NONE;
+  for (i64 x = r; x < least(r + MR, item.rows); x++) {
+    i64 i = position_of(a, s, item.row + x), head = item.kv_head * group + (item.row + x) % group;
+    float* row = p.score + x * TILE;
+    if (bends(a)) bend(a, t, i, head, live.begin, live.end, row);
+    if (!full) {
+      if (i != marked) {
+        mark_row(a, s, i, t.at, t.n, p.seen);
+        for (i64 j = t.n; j < ceil_to(t.n, PANEL); j++) p.seen[j] = 0;
+        for (i64 j = 0; j < t.n; j++) p.any[j] |= p.seen[j];
+        marked = i;
+      }
+      mask(p.seen, live.begin, live.end, row);
+    }
+    float keep = weigh(row, live.begin, live.end, p.top[x], p.total[x]);
+    if (keep != 1.0f)
+      for (i64 c = 0; c < stride; c += LANES) store(p.sums + x * stride + c, load(p.sums + x * stride + c) * keep);
+  }
+}
+
+template <class T>
+static void one_tile(const Attention& a, const Sequence& s, const Item& item, Packed& p) {
+  Tile& t = p.tile;
+  i64 last = item.rows - 1, stride = ceil_to(a.value_width, PANEL);
+  bool full = t.n % PANEL == 0 && all_see(a, s, position_of(a, s, item.row),
+                                          position_of(a, s, item.row + last), t.at, t.n);
+  Span all = {TILE, 0};
+  for (i64 j = 0; !full && j < TILE; j++) p.any[j] = 0;
+  for (i64 c = 0; c < ceil_to(t.n, PANEL); c += PANEL) {
+    bool packed = false;
+    for (i64 r = 0; r < item.rows; r += MR) {
+      Span live = full ? Span{0, t.n} : live_of(a, s, item, r, t);
+      if (c < live.begin || c >= live.end) continue;
+      if (!packed) pack_keys<T>(t, c, a.width, p.keys);
+      packed = true;
+      product<false>(a.width, p.query + r * a.width, a.width, p.keys, p.score + r * TILE + c, TILE);
+    }
+  }
+  for (i64 r = 0; r < item.rows; r += MR) {
+    Span live = full ? Span{0, t.n} : live_of(a, s, item, r, t);
+    all = {least(all.begin, live.begin < live.end ? live.begin : TILE), most(all.end, live.end)};
+    weigh_block(a, s, item, r, live, full, p);
+  }
+  if (all.begin >= all.end) return;
+  pack_values<T>(a, t, full ? nullptr : p.any, all, p.values);
+  for (i64 c = 0; c < a.value_width; c += PANEL) {
+    for (i64 r = 0; r < item.rows; r += MR) {
+      Span live = full ? Span{0, t.n} : live_of(a, s, item, r, t);
+      if (live.begin >= live.end) continue;
+      product<true>(live.end - live.begin, p.score + r * TILE + live.begin, TILE,
+                    p.values + c * TILE + live.begin * PANEL, p.sums + r * stride + c, stride);
+    }
+  }
+}
+
+template <class T>
+static void packed(const Attention& a, const Item& item, const Partial& partial, Packed& p) {
+  Sequence s = sequence_of(a, item.b);
+  i64 group = a.heads / a.kv_heads, rows = ceil_to(item.rows, MR);
+  i64 stride = ceil_to(a.value_width, PANEL);
+  alignas(64) float query[ceil_to(WIDEST, LANES)];
+  for (i64 r = 0; r < rows; r++) {
+    i64 row = item.row + r;
+    if (r < item.rows) {
+      query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a),
+                query, ceil_to(a.width, LANES));
+    }
+    for (i64 d = 0; d < a.width; d++) p.query[r * a.width + d] = r < item.rows ? query[d] : 0;
+    for (i64 d = 0; d < stride; d++) p.sums[r * stride + d] = 0;
+    for (i64 j = 0; j < TILE; j++) p.score[r * TILE + j] = 0;
+    p.top[r] = NEVER;
+    p.total[r] = 0;
+  }
+  for (i64 at = item.begin; at < item.end; at += TILE) {
+    find_tile(a, s, item.kv_head, at, least(TILE, item.end - at), p.tile);
+    stage(a, p.tile, p.staging);
+    one_tile<T>(a, s, item, p);
+  }
+  for (i64 r = 0; r < item.rows; r++)
+    leave(a, s, item, partial, r, p.sums + r * stride, p.top[r], p.total[r]);
+}
+
+// ---- the plan: which thread does what ----
+
+template <class T>
+struct List {
+  T* data = nullptr;
+  i64 count = 0, room = 0;
+  void add(const T& item) {
+    if (count == room) {
+      room = room ? 2 * room : 64;
+      data = (T*)__builtin_realloc(data, (usize)room * sizeof(T));
+    }
+    data[count++] = item;
+  }
+  ~List() { __builtin_free(data); }
+};
+
+struct Merge {
+  i64 b, kv_head, row, rows, part, splits;
+};
+
+INLINE i64 rows_at_a_time(const Attention& a) {
+  // queries and sums of a block of rows stay in the second-level cache
+  i64 rows = 24576 / most(most(a.width, a.value_width), 64);
+  return most(rows / MR * MR, 4 * MR) > 192 ? 192 : most(rows / MR * MR, 4 * MR);
+}
+
+constexpr i64 SHORTEST = 256;  // tokens of context that are worth a part of their own
+
+// one list entry a sequence, KV head and block of rows, the longest last rows first
+static void list_items(const Attention& a, List<Item>& items, double& cost) {
+  i64 group = a.heads / a.kv_heads, block = rows_at_a_time(a);
+  for (i64 b = 0; b < a.sequences; b++) {
+    Sequence s = sequence_of(a, b);
+    i64 rows = s.queries * group;
+    bool few = rows <= FEW && a.width <= WIDEST && a.value_width <= WIDEST;
+    i64 step = few ? FEW : block;
+    for (i64 row = rows > 0 ? (rows - 1) / step * step : -1; row >= 0; row -= step) {
+      i64 count = least(step, rows - row);
+      Span hull = hull_of(a, s, position_of(a, s, row), position_of(a, s, row + count - 1));
+      for (i64 h = 0; h < a.kv_heads; h++)
+        items.add({b, h, row, count, hull.begin, hull.end, -1, !few});
+      cost += (double)(hull.end - hull.begin) * (double)count * (double)a.kv_heads;
+    }
+  }
+}
+
+// cuts long items into parts where there are too few of them for the threads
+static i64 split_items(const Attention& a, const List<Item>& items, double cost, List<Item>& parts,
+                       List<Merge>& merges) {
+  i64 used = 0, wanted = a.threads * 4;
+  for (i64 x = 0; x < items.count; x++) {
+    Item item = items.data[x];
+    i64 length = item.end - item.begin, splits = 1;
+    if (a.threads > 1 && items.count < wanted) {
+      double share = cost / (double)wanted;
+      splits = (i64)((double)length * (double)item.rows / share + 0.5);
+      splits = most(1, least(splits, length / SHORTEST));
+    }
+    if (splits == 1) {
+      parts.add(item);
+      continue;
+    }
+    i64 step = ceil_to((length + splits - 1) / splits, TILE);
+    splits = (length + step - 1) / step;
+    merges.add({item.b, item.kv_head, item.row, item.rows, used, splits});
+    for (i64 n = 0; n < splits; n++) {
+      Item part = item;
+      part.begin = item.begin + n * step;
+      part.end = least(item.end, part.begin + step);
+      part.part = used;
+      used += item.rows;
+      parts.add(part);
+    }
+  }
+  return used;
+}
+
+static void merge(const Attention& a, const Merge& m, const Partial& p) {
+  Sequence s = sequence_of(a, m.b);
+  for (i64 r = 0; r < m.rows; r++) {
+    float top = NEVER, total = 0;
+    for (i64 n = 0; n < m.splits; n++) {
+      float other = p.top[m.part + n * m.rows + r];
+      top = other > top ? other : top;
+    }
+    float base = top == NEVER ? 0 : top;
+    float* sums = p.sums + (m.part + r) * p.stride;
+    for (i64 n = 0; n < m.splits; n++) {
+      i64 at = m.part + n * m.rows + r;
+      float keep = exp2_one(p.top[at] - base);
+      total += p.total[at] * keep;
+      const float* from = p.sums + at * p.stride;
+      for (i64 d = 0; d < a.value_width; d++) sums[d] = (n ? sums[d] : 0) + keep * from[d];
+    }
+    i64 group = a.heads / a.kv_heads, row = m.row + r;
+    finish(a, s.first + row / group, m.kv_head * group + row % group, sums, top, total);
+  }
+}
+
+// memory of one thread, cut into aligned pieces
+struct Arena {
+  u8 *base, *next;
+  explicit Arena(i64 bytes) {
+    base = (u8*)__builtin_malloc((usize)bytes + 64);
+    next = base + (64 - (usize)base % 64) % 64;
+  }
+  float* floats(i64 count) {
+    u8* at = next;
+    next += ceil_to(count * 4, 64);
+    return (float*)at;
+  }
+  ~Arena() { __builtin_free(base); }
+};
+
+static i64 packed_bytes(const Attention& a, i64 rows) {
+  i64 wide = ceil_to(a.width, 64) + ceil_to(a.value_width, PANEL);
+  i64 floats = rows * (wide + TILE + 32) + PANEL * ceil_to(a.width, 64) +
+               TILE * ceil_to(a.value_width, PANEL) + 4 * TILE;
+  return floats * 4 + 1024;
+}
+
+static void lay_out(const Attention& a, i64 rows, Arena& arena, Packed& p) {
+  i64 stride = ceil_to(a.value_width, PANEL);
+  p.query = arena.floats(rows * a.width);
+  p.sums = arena.floats(rows * stride);
+  p.score = arena.floats(rows * TILE);
+  p.keys = arena.floats(PANEL * a.width);
+  p.values = arena.floats(TILE * stride);
+  p.seen = (i32*)arena.floats(TILE);
+  p.any = (i32*)arena.floats(TILE);
+  p.top = arena.floats(rows);
+  p.total = arena.floats(rows);
+}
+
+template <class T>
+static void attend(const Attention& a) {
+  List<Item> items, parts;
+  List<Merge> merges;
+  double cost = 0;
+  list_items(a, items, cost);
+  if (!items.count) return;
+  i64 used = split_items(a, items, cost, parts, merges);
+  i64 most_rows = 0;
+  for (i64 x = 0; x < parts.count; x++)
+    if (parts.data[x].packed) most_rows = most(most_rows, parts.data[x].rows);
+  i64 stride = ceil_to(a.value_width, LANES);
+  Arena shared((used * (stride + 2) + 48) * 4 + 256);
+  Partial partial = {shared.floats(used * stride), shared.floats(used), shared.floats(used), stride};
+  int threads = (int)least(a.threads, parts.count);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    i64 rows = ceil_to(most_rows, MR), staging = staging_floats(a);
+    Arena arena((staging + 64) * 4 + (i64)sizeof(Direct) + (rows ? packed_bytes(a, rows) : 0));
+    Packed p;
+    p.staging = arena.floats(staging);
+    Direct* d = (Direct*)arena.floats((i64)sizeof(Direct) / 4);
+    d->staging = p.staging;
+    if (rows) lay_out(a, rows, arena, p);
+#pragma omp for schedule(dynamic, 1)
+    for (i64 x = 0; x < parts.count; x++) {
+      if (parts.data[x].packed) packed<T>(a, parts.data[x], partial, p);
+      else direct<T>(a, parts.data[x], partial, *d);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (i64 x = 0; x < merges.count; x++) merge(a, merges.data[x], partial);
+  }
+}
+
+// ---- cache writes ----
+
+template <class T>
+INLINE float read_one(const void* p) {
+  return read_part<T>(p, 1)[0];
+}
+
+INLINE u8 to_e5m2(float x) {
+  if (x != x) return 0x7f;
+  float r = round_to(x > 57344.0f ? 57344.0f : x < -57344.0f ? -57344.0f : x, 2, -14);
+  return (u8)(to_half(r) >> 8 | (__builtin_signbit(x) ? 0x80 : 0));
+}
+
+INLINE u8 to_e4m3(float x) {
+  u32 sign = __builtin_signbit(x) ? 0x80 : 0;
+  if (x != x) return (u8)(sign | 0x7f);
+  float r = __builtin_fabsf(round_to(x > 448.0f ? 448.0f : x < -448.0f ? -448.0f : x, 3, -6));
+  if (r < 0.015625f) return (u8)(sign | (u32)(r * 512.0f));
+  return (u8)(sign | ((__builtin_bit_cast(u32, r) >> 20) - (120u << 3)));
+}
+
+template <class S>
+static void write_row(const u8* from, u8* to, i64 width, i64 type, float scale, float* token_scale) {
+  float largest = 0, inverse = 0;
+  if (type == TYPE_I8) {
+    for (i64 d = 0; d < width; d++) {
+      float x = __builtin_fabsf(read_one<S>(from + d * S::size));
+      largest = x > largest || x != x ? x : largest;
+    }
+    *token_scale = largest / 127.0f < 1e-10f ? 1e-10f : largest / 127.0f;
+    inverse = 1.0f / *token_scale;
+  }
+  for (i64 d = 0; d < width; d++) {
+    float x = read_one<S>(from + d * S::size);
+    if (type == TYPE_I8) {
+      float r = round_to(x * inverse, 0, 0);
+      to[d] = (u8)(i8)(r > 127.0f ? 127.0f : r > -127.0f ? r : -127.0f);
+    } else if (type == TYPE_E4M3) {
+      to[d] = to_e4m3(x / scale);
+    } else if (type == TYPE_E5M2) {
+      to[d] = to_e5m2(x / scale);
+    } else {
+      put(to, d, x, type);
+    }
+  }
+}
+
+template <class S>
+static void write_tokens(const Writes& w) {
+  i64 size = SIZES[w.cache_type];
+  bool copy = w.source_type == w.cache_type;
+#pragma omp parallel for num_threads((int)w.threads) if (w.count * w.kv_heads > 64 && w.threads > 1)
+  for (i64 x = 0; x < w.count * w.kv_heads; x++) {
+    i64 token = x / w.kv_heads, head = x % w.kv_heads, slot = w.slots[token];
+    if (slot < 0) continue;
+    i64 page = slot / w.page, row = slot % w.page;
+    const u8* key = w.key + (token * w.key_t + head * w.key_h) * S::size;
+    const u8* value = w.value + (token * w.value_t + head * w.value_h) * S::size;
+    u8* keys = w.keys + (page * w.key_n + row * w.key_p + head * w.key_h_out) * size;
+    u8* values = w.values + (page * w.value_n + row * w.value_p + head * w.value_h_out) * size;
+    if (copy) {
+      __builtin_memcpy(keys, key, (usize)(w.width * size));
+      __builtin_memcpy(values, value, (usize)(w.value_width * size));
+      continue;
+    }
+    float *ks = nullptr, *vs = nullptr;
+    if (w.cache_type == TYPE_I8) {
+      ks = w.key_scales + page * w.key_scale_n + row * w.key_scale_p + head * w.key_scale_h;
+      vs = w.value_scales + page * w.value_scale_n + row * w.value_scale_p + head * w.value_scale_h;
+    }
+    write_row<S>(key, keys, w.width, w.cache_type, (float)w.key_scale, ks);
+    write_row<S>(value, values, w.value_width, w.cache_type, (float)w.value_scale, vs);
+  }
+}
+
+extern "C" {
+
+int attnctl_lanes(void) { return (int)LANES; }
+
+void attnctl_attend(const Attention* a) {
+  switch (a->cache_type) {
+    case TYPE_F16: return attend<F16>(*a);
+    case TYPE_BF16: return attend<BF16>(*a);
+    default: return attend<F32>(*a);  // staged
+  }
+}
+
+void attnctl_write(const Writes* w) {
+  switch (w->source_type) {
+    case TYPE_F32: return write_tokens<F32>(*w);
+    case TYPE_F16: return write_tokens<F16>(*w);
+    default: return write_tokens<BF16>(*w);
+  }
+}
+}
