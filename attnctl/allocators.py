@@ -130,7 +130,7 @@ class StateSlotAllocator(_Pool):
         self._copy = copy
 
     def allocate(self, count: int = 1) -> tuple[int, ...]:
-        """Zeroed slots: one per sequence, or 1 + K for K drafts. ExhaustedError: too few are free."""
+        """Zeroed slots: one per sequence, 1 + K for K drafts. ExhaustedError: too few are free."""
         slots = self._take(count)
         if slots:
             self._zero(slots)

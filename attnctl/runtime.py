@@ -19,7 +19,7 @@ A backend's folder holds kernel.py with RUNTIME, an object of one of these proto
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -157,8 +157,14 @@ class StateRuntime(Protocol):
         """Outputs of every token, [T, ...]; states in place. Padding rows of `out` stay as is."""
 
 
-def open_backend(name: str, registry: Registry | None = None) -> PagedRuntime:
-    """The runtime of a backend. InputError: no such backend, or its kernel is not written yet."""
+Runtime = PagedRuntime | StateRuntime
+
+
+def open_backend(name: str, registry: Registry | None = None) -> Any:
+    """The runtime of a backend: a StateRuntime where it keeps states, else a PagedRuntime.
+
+    InputError: no such backend, or its kernel is not written yet.
+    """
     if registry is None:
         from attnctl.registry import load
 
@@ -170,4 +176,4 @@ def open_backend(name: str, registry: Registry | None = None) -> PagedRuntime:
     if backend.kernel == "planned":
         raise InputError(f"{name}: its kernel is planned and not written yet; pick another backend")
     module = import_module(f"{backend.module}.kernel")
-    return cast("PagedRuntime", module.RUNTIME)
+    return module.RUNTIME
