@@ -6,13 +6,20 @@
     backend.write_cache(key, value, cache, metadata)
     out = backend.forward(query, cache, metadata, params)
 
+A backend that keeps states instead of a cache (is_ssm) has no write_cache: its forward reads each
+sequence's state from a slot of a pool and leaves the new one there.
+
+    pools = {name: torch.zeros(slots, *shape) for name, shape in backend.state_shapes(state)}
+    metadata = backend.build_metadata(query_start_loc, state_indices, num_computed_tokens, ...)
+    out = backend.forward(inputs, pools["ssm"], metadata)
+
 A backend's folder holds kernel.py with RUNTIME, an object of one of these protocols.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,6 +28,7 @@ from attnctl.exits import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnctl.model.spec import State
     from attnctl.ops.paged import Paged
     from attnctl.registry import Registry
 
@@ -90,8 +98,73 @@ class PagedRuntime(Protocol):
         """Attention of every query token over its sequence's cached context: [T, H, Dv]."""
 
 
-def open_backend(name: str, registry: Registry | None = None) -> PagedRuntime:
-    """The runtime of a backend. InputError: no such backend, or its kernel is not written yet."""
+class StateMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch of sequences whose states lie in slots, K drafts at most under verification.
+
+    query_start_loc: [B + 1] int32; a sequence without tokens changes nothing.
+    state_indices: [B, 1 + K] int32, slots of the pool; a row whose first is negative is padding:
+    its tokens and states are neither read nor written. Other negative columns are not written.
+    has_initial_state: [B] bool; where false the state starts from zero, whatever its slot holds.
+    num_accepted: [B] int32, None for 1 everywhere: tokens of the row's last step that stayed; the
+    state is read from column num_accepted - 1.
+    speculative: [B] bool, None for false everywhere: the state after token t goes to column t;
+    elsewhere only the last state is kept, in column 0.
+    num_spec: K. max_query_len: bound on tokens per sequence, exact or above.
+    """
+
+    query_start_loc: Tensor
+    state_indices: Tensor
+    has_initial_state: Tensor
+    max_query_len: int
+    num_accepted: Tensor | None = None
+    speculative: Tensor | None = None
+    num_spec: int = 0
+
+
+@runtime_checkable
+class StateRuntime(Protocol):
+    """A backend that keeps a fixed-size state per sequence (is_ssm is True).
+
+    inputs: the operation's own value (attnctl.ops.gdn.Gdn, mamba2.Mamba2, ...), T tokens packed.
+    state: a pool [slots, ...] as state_shapes says; slots may lie apart, each is dense.
+    """
+
+    def get_name(self) -> str: ...
+
+    def is_ssm(self) -> bool: ...
+
+    def state_shapes(
+        self, state: State, tp: int = 1, num_spec: int = 0
+    ) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Name ("conv", "ssm") and shape of each state tensor of one slot on one rank."""
+
+    def build_metadata(
+        self,
+        query_start_loc: Tensor,
+        state_indices: Tensor,
+        num_computed_tokens: Tensor,
+        *,
+        max_query_len: int,
+        num_accepted: Tensor | None = None,
+        speculative: Tensor | None = None,
+        num_spec: int = 0,
+    ) -> StateMetadata:
+        """num_computed_tokens: [B] int; 0 is a first chunk, even one of a single token."""
+
+    def forward(
+        self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor | None = None
+    ) -> Tensor:
+        """Outputs of every token, [T, ...]; states in place. Padding rows of `out` stay as is."""
+
+
+Runtime = PagedRuntime | StateRuntime
+
+
+def open_backend(name: str, registry: Registry | None = None) -> Any:
+    """The runtime of a backend: a StateRuntime where it keeps states, else a PagedRuntime.
+
+    InputError: no such backend, or its kernel is not written yet.
+    """
     if registry is None:
         from attnctl.registry import load
 
@@ -103,4 +176,4 @@ def open_backend(name: str, registry: Registry | None = None) -> PagedRuntime:
     if backend.kernel == "planned":
         raise InputError(f"{name}: its kernel is planned and not written yet; pick another backend")
     module = import_module(f"{backend.module}.kernel")
-    return cast("PagedRuntime", module.RUNTIME)
+    return module.RUNTIME

@@ -6,15 +6,15 @@ Triton backends run in Triton's interpreter, where only rules about the layer ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from attnctl.exits import Exit, InputError
+from attnctl.exits import Exit
 from attnctl.findings import Finding, Verdict
 from attnctl.machine import Machine
-from attnctl.ops.case import Case, Value
-from attnctl.ops.paged_cases import case, cases, layer_for
+from attnctl.ops.case import Case
+from attnctl.ops.catalog import OPERATIONS, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.run import try_cases
@@ -80,19 +80,8 @@ def runnable_backends(registry: Registry) -> tuple[Backend, ...]:
     return tuple(
         backend
         for backend in registry.backends
-        if backend.kernel != "planned" and {"paged", "diffkv"} & set(backend.ops)
+        if backend.kernel != "planned" and OPERATIONS.keys() & set(backend.ops)
     )
-
-
-def all_cases() -> tuple[Case, ...]:
-    return cases()
-
-
-def case_of(op: str, params: Mapping[str, Value]) -> Case:
-    """The case of a text that was pasted back. InputError: no such operation or parameter."""
-    if op not in ("paged", "diffkv"):
-        raise InputError(f"{op}: no such operation; there are paged and diffkv")
-    return case(**params)
 
 
 def _op(one: Case) -> str:

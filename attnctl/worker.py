@@ -35,8 +35,7 @@ def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
     import torch
 
     from attnctl.ops.case import split_case
-    from attnctl.ops.paged_cases import case
-    from attnctl.ops.paged_trial import try_case
+    from attnctl.ops.catalog import case_of, try_case
     from attnctl.runtime import open_backend
 
     runtime = open_backend(backend)
@@ -47,8 +46,7 @@ def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
         text = line.strip()
         start = time.perf_counter()
         try:
-            _, params = split_case(text)
-            comparison = try_case(runtime, case(**params), place)
+            comparison = try_case(runtime, case_of(*split_case(text)), place)
             status: Status = "pass" if comparison.verdict == "pass" else "wrong"
             trial = Trial(text, status, 0.0, comparison.detail, comparison)
         except Exception as error:  # one case's error is that case's result

@@ -105,7 +105,7 @@ def _refuse_planned(names: set[str]) -> None:
 
 def _cases(texts: list[str] | None, quick: bool) -> tuple[Case, ...]:
     from attnctl.ops.case import split_case
-    from attnctl.smoke import all_cases, case_of
+    from attnctl.ops.catalog import all_cases, case_of
 
     if texts:
         return tuple(case_of(*split_case(text)) for text in texts)

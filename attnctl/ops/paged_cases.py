@@ -5,6 +5,8 @@ Each row states only what is special; shapes name their models.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import Kind, LayerGroup, ModelSpec
 from attnctl.ops.case import Case, Value, make_case
@@ -40,6 +42,11 @@ padding: rows past the last sequence, with slot -1."""
 
 def case(**changes: Value) -> Case:
     return make_case(OP if not changes.get("head_size_v") else "diffkv", DEFAULTS, **changes)
+
+
+def case_of(op: str, params: Mapping[str, Value]) -> Case:
+    """A case from the text of either name; the widths say which of the two it is."""
+    return case(**params)
 
 
 def lengths(case: Case, name: str) -> list[int]:
@@ -121,8 +128,8 @@ SHAPES = (
 )
 
 
-def cases() -> tuple[Case, ...]:
-    """Every case once, in a fixed order."""
+def cases(op: str = OP) -> tuple[Case, ...]:
+    """Every case once, in a fixed order: both names of the operation share one list."""
     every = (*_features(), *_shapes(), *_edges(), *_storage())
     return tuple({one.text: one for one in every}.values())
 

@@ -1,0 +1,79 @@
+"""The operations by name: whose cases they are (no torch) and who tries them (torch, when run)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attnctl.exits import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from attnctl.compare import Comparison
+    from attnctl.layer import Layer
+    from attnctl.ops.case import Case, Value
+    from attnctl.runtime import Runtime
+
+
+class Operation(NamedTuple):
+    """Modules of one operation.
+
+    cases: `case_of(op, params)`, `cases(op)` and `layer_for(case)`. trial: `try_case(runtime, case,
+    device)`, which alone imports torch.
+    """
+
+    cases: str
+    trial: str
+
+
+_PAGED = Operation("attnctl.ops.paged_cases", "attnctl.ops.paged_trial")
+_STATE = Operation("attnctl.ops.state_cases", "attnctl.ops.state_trial")
+
+OPERATIONS = {
+    "paged": _PAGED,
+    "diffkv": _PAGED,
+    "gdn": _STATE,
+    "mamba1": _STATE,
+    "mamba2": _STATE,
+    "short_conv": _STATE,
+    "linear": _STATE,
+}
+
+
+def all_cases() -> tuple[Case, ...]:
+    """Every case of every operation, in the table's order."""
+    found: dict[str, Case] = {}
+    for op, operation in OPERATIONS.items():
+        found.update((one.text, one) for one in _module(operation.cases).cases(op))
+    return tuple(found.values())
+
+
+def case_of(op: str, params: Mapping[str, Value]) -> Case:
+    """The case of a text that was pasted back. InputError: no such operation or parameter."""
+    found: Case = _module(_operation(op).cases).case_of(op, params)
+    return found
+
+
+def layer_for(case: Case) -> Layer:
+    """The demands that a case makes of a backend: what its rules are asked about."""
+    layer: Layer = _module(_operation(case.op).cases).layer_for(case)
+    return layer
+
+
+def try_case(runtime: Runtime, case: Case, device: torch.device | str) -> Comparison:
+    """What one backend makes of one case on a device, judged against the specification."""
+    found: Comparison = _module(_operation(case.op).trial).try_case(runtime, case, device)
+    return found
+
+
+def _operation(op: str) -> Operation:
+    operation = OPERATIONS.get(op)
+    if operation is None:
+        raise InputError(f"{op}: no such operation; there are {', '.join(OPERATIONS)}")
+    return operation
+
+
+def _module(name: str) -> Any:
+    return import_module(name)
