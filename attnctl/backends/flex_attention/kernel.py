@@ -1,0 +1,92 @@
+"""FLEX_ATTENTION's runtime: torch's flex_attention, compiled once per shape family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnctl.exits import InputError
+from attnctl.kernels.flex.attend import attend, batch_of, fused, unfused
+from attnctl.kernels.packed_cache import PackedCache
+from attnctl.ops.paged import Paged
+from attnctl.runtime import Metadata
+
+UNFUSED_SCORES = 1 << 24
+"""Scores up to which a processor computes unfused: at 64 MB they cost less than the minute for
+which the C++ kernel compiles."""
+
+
+class FlexAttention(PackedCache):
+    """PagedRuntime on torch's flex_attention.
+
+    compiled: True or False; None compiles on a GPU, and on a processor for batches whose scores
+    would take more than UNFUSED_SCORES elements. place: "cache" reads the keys and values where
+    they are, "packed" copies the batch's pages, "auto" the first on a GPU where the cache allows.
+
+    One kernel is compiled for each of: head counts, widths, dtype, page size, and softcap and ALiBi
+    or not; never for other lengths, windows, chunks, ranges or scales of the same layer.
+    """
+
+    name = "FLEX_ATTENTION"
+
+    def __init__(self, compiled: bool | None = None, place: str = "auto") -> None:
+        self._compiled = compiled
+        self._place = place
+        self._run: Callable[..., Any] | None = None
+
+    def forward(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Paged,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """[T, H, Dv] in the query's dtype. InputError: sinks, or a cache that does not fit."""
+        tokens, heads, width = query.shape
+        _check(heads, cache, params)
+        if out is None:
+            out = query.new_zeros(tokens, heads, cache.shape[3] - width)
+        if tokens == 0 or metadata.seq_lens.shape[0] == 0 or metadata.max_query_len == 0:
+            return out
+        size = cache.shape[1]
+        batch = batch_of(
+            cache, width, metadata, params, tokens, query.dtype, place=self._place
+        )
+        found = attend(query, batch, params, size, self._function(query, batch.pages.key))
+        written = batch.items.written[:, None, None]
+        return out.copy_(torch.where(written, found, out))
+
+    def _function(self, query: Tensor, key: Tensor) -> Callable[..., Any]:
+        compiled = self._compiled
+        if compiled is None:
+            scores = query.shape[0] * query.shape[1] * key.shape[2]
+            compiled = query.device.type != "cpu" or scores > UNFUSED_SCORES
+        return self._fused if compiled else unfused
+
+    def _fused(self, *arguments: Any) -> Any:
+        from torch.fx.experimental import _config
+
+        if self._run is None:
+            self._run = torch.compile(fused, dynamic=True, fullgraph=True)
+        # two lengths that happen to be equal must not be taken for one
+        with _config.patch(use_duck_shape=False):
+            return self._run(*arguments)
+
+
+def _check(heads: int, cache: Tensor, params: Paged) -> None:
+    if params.sinks is not None:
+        raise InputError(
+            "FLEX_ATTENTION: attention sinks are not in flex_attention; try TRITON_ATTN or CPU_ATTN"
+        )
+    if heads % cache.shape[2]:
+        raise InputError(
+            f"FLEX_ATTENTION: {heads} query heads do not divide by the cache's {cache.shape[2]} KV "
+            "heads; pass the cache as cache_shape gives it: (N, P, Hk, D + Dv)"
+        )
+
+
+RUNTIME = FlexAttention()

@@ -1,0 +1,147 @@
+"""flex_attention over work items: compiled, or unfused by the same mask and scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+from torch._higher_order_ops.flex_attention import flex_attention as flex_operator
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from attnctl.kernels.flex.blocks import blocks
+from attnctl.kernels.flex.items import Items, items
+from attnctl.kernels.flex.pages import Pages, in_place, in_place_possible, packed
+from attnctl.ops.paged import Paged
+from attnctl.runtime import Metadata
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """All tensors of a call but the query: they depend on the batch and the mask alone."""
+
+    items: Items
+    pages: Pages
+    block_lists: Any
+
+
+def batch_of(
+    cache: Tensor,
+    width: int,
+    metadata: Metadata,
+    params: Paged,
+    tokens: int,
+    dtype: torch.dtype,
+    *,
+    place: str,
+) -> Batch:
+    """place: "auto" (in the cache on a GPU where it can be, else packed), "cache" or "packed"."""
+    found = items(metadata, params, tokens)
+    possible = in_place_possible(cache, dtype)
+    if place == "cache" or (place == "auto" and possible and cache.device.type != "cpu"):
+        pages = in_place(cache, width, metadata)
+    else:
+        pages = packed(cache, width, metadata, found, dtype)
+    return Batch(found, pages, blocks(found, pages, cache.shape[1]))
+
+
+def attend(query: Tensor, batch: Batch, params: Paged, size: int, run: Callable[..., Any]) -> Tensor:
+    """[T, H, Dv] from [T, H, D]; rows of no sequence hold what an item of theirs would.
+
+    run: `unfused`, or `fused` compiled.
+    """
+    found, pages, lists = batch.items, batch.pages, batch.block_lists
+    softcap = params.softcap
+    cap = None if softcap is None else torch.full((), softcap, device=query.device)
+    rows = run(
+        query[found.token].transpose(1, 2),
+        pages.key,
+        pages.value,
+        (pages.logical, found.sequence, found.low, found.high, found.position),
+        (lists.part_count, lists.part, lists.full_count, lists.full),
+        cap,
+        params.alibi_slopes,
+        params.scale,
+        size,
+    )
+    return rows.transpose(1, 2)[found.item, found.row]
+
+
+def fused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
+    """query: [W, H, Q, D], key: [1, Hk, M * P, D], value: [1, Hk, M * P, Dv] -> [W, H, Q, Dv].
+
+    For torch.compile: called as it is, flex_attention would trace itself anew for every call.
+    """
+    score, mask, scale, size = _told(query, key, *rest)
+    return flex_attention(
+        query,
+        key,
+        value,
+        score_mod=score,
+        block_mask=mask,
+        scale=scale,
+        enable_gqa=query.shape[1] != key.shape[1],
+        kernel_options=kernel_options(query, size),
+    )
+
+
+def unfused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
+    """The same by flex_attention's operator, whose own code holds all scores at once."""
+    score, mask, scale, _ = _told(query, key, *rest)
+    return flex_operator(query, key, value, score, mask.as_tuple(), scale, {})[0]
+
+
+def _told(
+    query: Tensor,
+    key: Tensor,
+    mask: tuple[Tensor, ...],
+    lists: tuple[Tensor, ...],
+    cap: Tensor | None,
+    slopes: Tensor | None,
+    scale: float,
+    size: int,
+) -> tuple[Any, BlockMask, float, int]:
+    """The score function, the mask, the scale and the page size."""
+    logical, sequence, low, high, position = mask
+
+    def place(item: Tensor, context: Tensor) -> Tensor:
+        page = logical[sequence[item], context // size]
+        return page * size + context % size
+
+    def sees(item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
+        at = place(item, context)
+        return (at >= low[item, row]) & (at < high[item, row])
+
+    def biased(score: Tensor, item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
+        if cap is not None:
+            score = cap * torch.tanh(score / cap)
+        if slopes is not None:
+            score = score + slopes[head] * (place(item, context) - position[item, row])
+        return score
+
+    part_count, part, full_count, full = lists
+    # without full blocks the C++ that torch writes does not compile
+    block_mask = BlockMask(
+        seq_lengths=(query.shape[2], key.shape[2]),
+        kv_num_blocks=part_count,
+        kv_indices=part,
+        full_kv_num_blocks=full_count,
+        full_kv_indices=full,
+        q_num_blocks=None,
+        q_indices=None,
+        full_q_num_blocks=None,
+        full_q_indices=None,
+        BLOCK_SIZE=(query.shape[2], size),
+        mask_mod=sees,
+    )
+    return biased, block_mask, scale, size
+
+
+def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:
+    """Tiles that divide the blocks: torch's own defaults want blocks of 128."""
+    if query.device.type == "cpu":
+        return None
+    columns = math.gcd(size, 64 if query.shape[3] <= 128 else 32)
+    return {"BLOCK_M": min(query.shape[2], 64), "BLOCK_N": columns, "FORCE_USE_FLEX_ATTENTION": True}

@@ -1,0 +1,104 @@
+"""What runtimes of the paged family share that call somebody else's kernel: the packed cache.
+
+K and V of a token lie side by side in the last dimension, so K and V are views of one tensor and
+any kernel that takes strides reads them in place.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnctl.exits import InputError
+from attnctl.ops.paged import Paged
+from attnctl.runtime import Metadata
+
+
+class PackedCache:
+    """The half of PagedRuntime that does not attend; a backend adds `forward`."""
+
+    name = ""
+    block_multiple = 16
+
+    def get_name(self) -> str:
+        return self.name
+
+    def is_ssm(self) -> bool:
+        return False
+
+    def cache_shape(
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_size: int,
+        head_size_v: int | None = None,
+    ) -> tuple[int, ...]:
+        """(N, P, Hk, D + Dv), K before V. InputError: P is not a multiple that the kernel takes."""
+        unit = self.block_multiple
+        if block_size < 1 or block_size % unit:
+            nearest = max(unit, -(-block_size // unit) * unit)
+            raise InputError(
+                f"{self.name}: block_size must be a multiple of {unit}; it is {block_size}. "
+                f"Try {nearest}"
+            )
+        width_v = head_size if head_size_v is None else head_size_v
+        return (num_blocks, block_size, num_kv_heads, head_size + width_v)
+
+    def build_metadata(
+        self,
+        query_start_loc: Tensor,
+        seq_lens: Tensor,
+        block_table: Tensor,
+        slot_mapping: Tensor,
+        *,
+        max_query_len: int,
+        max_seq_len: int,
+    ) -> Metadata:
+        return Metadata(
+            query_start_loc=query_start_loc,
+            seq_lens=seq_lens,
+            block_table=block_table,
+            slot_mapping=slot_mapping,
+            max_query_len=max_query_len,
+            max_seq_len=max_seq_len,
+        )
+
+    def write_cache(
+        self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
+    ) -> None:
+        write_packed(key, value, cache, metadata.slot_mapping, params)
+
+
+def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """K [N, P, Hk, D] and V [N, P, Hk, Dv] of a packed cache: no copy."""
+    return cache[..., :width], cache[..., width:]
+
+
+def write_packed(
+    key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, params: Paged
+) -> None:
+    """Stores K and V in their slots with plain torch, on any device, without waiting for it.
+
+    A slot of -1 rewrites the first kept token's slot with that token's own values, so that the
+    number of rows stays known on the host; where no token is kept, slot 0 gets what it held.
+    """
+    rows = slot_mapping.shape[0]
+    if rows == 0:
+        return
+    page, width = cache.shape[1], key.shape[2]
+    kept = slot_mapping >= 0
+    source = torch.where(kept, torch.arange(rows, device=kept.device), kept.to(torch.uint8).argmax())
+    slots = slot_mapping[source].clamp(min=0).long()
+    place = (slots // page, slots % page)
+    for part, tensor, scale in (
+        (cache[..., :width], key, params.k_scale),
+        (cache[..., width:], value, params.v_scale),
+    ):
+        scaled = tensor[:rows] if scale == 1.0 else tensor[:rows].float() / scale
+        stored = scaled[source].to(cache.dtype)
+        # torch's index_put has no FP8: the bits are moved as bytes
+        if cache.dtype.is_floating_point and cache.dtype.itemsize == 1:
+            part, stored = part.view(torch.uint8), stored.view(torch.uint8)
+        any_kept = kept.any()
+        part[place] = torch.where(any_kept, stored, part[place])
