@@ -10,13 +10,19 @@ from attnctl.report import GroupReport, SelectReport
 def titles(report: SelectReport) -> tuple[str, ...]:
     """ "full 0-31" for each group, with the stack where the model has more than one."""
     stacks = {group.layer.stack for group in report.groups}
-    names = (f"{group.kind} {ranges(group.layers)}" for group in report.groups)
+    names = (f"{group.kind} {ranges(group.layers)}{_part(group.layer)}" for group in report.groups)
     if len(stacks) < 2:
         return tuple(names)
     return tuple(
         f"{group.layer.stack or ''} {name}".strip()
         for group, name in zip(report.groups, names, strict=True)
     )
+
+
+def _part(layer: LayerGroup) -> str:
+    """ " of vision_config" in a model of several parts, whose layer ids start anew in each."""
+    part = layer.notes.get("part")
+    return f" of {part}" if part else ""
 
 
 def demands(group: GroupReport) -> str:
