@@ -54,6 +54,7 @@ BACKEND = Backend(
             "prefix_lm",
         ),
     ),
+    kernel="bundled",
     ranks=(
         Rank(platform="cuda", place=40),
         Rank(platform="rocm", place=40),

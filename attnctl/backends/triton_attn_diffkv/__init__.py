@@ -34,6 +34,7 @@ BACKEND = Backend(
         block_size(multiple_of=16),
         *features("sliding_window", "chunked", "sinks", "softcap", "alibi", "prefix_lm"),
     ),
+    kernel="bundled",
     ranks=(
         Rank(platform="cuda", place=40),
         Rank(platform="rocm", place=40),

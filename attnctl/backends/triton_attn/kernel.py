@@ -1,0 +1,5 @@
+"""TRITON_ATTN's runtime: the bundled paged kernels."""
+
+from attnctl.kernels.triton.runtime import TritonAttention
+
+RUNTIME = TritonAttention("TRITON_ATTN")
