@@ -72,10 +72,11 @@ def compilers(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
     """The first folder that can be written and that no other user can write to."""
-    home = environ.get("XDG_CACHE_HOME") or (
-        environ.get("HOME", "") and os.path.join(environ["HOME"], ".cache")
-    )
-    choices = [Path(home) / "attnctl"] if home else []
+    choices = []
+    if environ.get("XDG_CACHE_HOME"):
+        choices.append(Path(environ["XDG_CACHE_HOME"]) / "attnctl")
+    elif environ.get("HOME"):
+        choices.append(Path(environ["HOME"]) / ".cache" / "attnctl")
     temporary = environ.get("TMPDIR") or tempfile.gettempdir()
     choices.append(Path(temporary) / f"attnctl-{os.geteuid()}")
     return next((folder for folder in choices if _usable(folder)), None)
@@ -163,6 +164,7 @@ def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
     """What went wrong, "" where the target is there."""
     handle, name = tempfile.mkstemp(suffix=".so", prefix=target.stem, dir=target.parent)
     os.close(handle)
+    made = Path(name)
     try:
         answer = subprocess.run(
             [*line, "-o", name, str(source)],
@@ -170,8 +172,8 @@ def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
             timeout=COMPILE_TIMEOUT_S,
             check=False,
         )
-        if answer.returncode == 0 and os.path.getsize(name):
-            os.replace(name, target)
+        if answer.returncode == 0 and made.stat().st_size:
+            made.replace(target)
             return ""
         said = answer.stderr.decode("utf-8", "replace").strip().splitlines()
         return next((line for line in said if "error" in line), "".join(said[:1])) or (
@@ -180,4 +182,4 @@ def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        Path(name).unlink(missing_ok=True)
+        made.unlink(missing_ok=True)

@@ -69,6 +69,26 @@ INLINE vf exp2_of(vf x) {
   return pick(dead, (vf){}, p * power);
 }
 
+// one instruction where the compiler would make five
+#if defined(__AVX512F__) && !defined(__clang__)
+typedef short wide_source __attribute__((vector_size(32)));
+INLINE vu widen(vh h) {
+  return (vu)__builtin_ia32_pmovzxwd512_mask((wide_source)h, (vi){}, (u16)-1);
+}
+#elif defined(__AVX2__) && !defined(__clang__)
+typedef short wide_source __attribute__((vector_size(16)));
+INLINE vu widen(vh h) { return (vu)__builtin_ia32_pmovzxwd256((wide_source)h); }
+#else
+INLINE vu widen(vh h) { return __builtin_convertvector(h, vu); }
+#endif
+
+// keeps x in a register, so that it is loaded once and not once a use
+#if defined(__x86_64__)
+#define IN_REGISTER(x) __asm__("" : "+x"(x))
+#else
+#define IN_REGISTER(x)
+#endif
+
 INLINE float exp2_one(float x) { return exp2_of(splat(x))[0]; }
 
 // odd polynomial below 5/8, where 1 - 2 / (e^2x + 1) would cancel
@@ -164,7 +184,7 @@ struct F16 {
 struct BF16 {
   static constexpr i64 size = 2;
   INLINE vf read(const void* p) {
-    return (vf)(__builtin_convertvector(*(const vh_any*)p, vu) << 16);
+    return (vf)(widen(*(const vh_any*)p) << 16);
   }
 };
 struct E5M2 {  // the upper byte of a half
@@ -512,8 +532,8 @@ INLINE void leave(const Attention& a, const Sequence& s, const Item& item, const
 
 // ---- few rows: the cache is read as it is stored, once ----
 
-constexpr i64 FEW = 16;        // rows
-constexpr i64 WIDEST = 1024;   // of a key or a value, in this path
+constexpr i64 FEW = 16;       // rows
+constexpr i64 WIDEST = 1024;  // of a key or a value, in this path
 
 struct Direct {
   alignas(64) float query[FEW * WIDEST];
@@ -526,10 +546,6 @@ struct Direct {
   float* staging;
 };
 
-INLINE void prefetch_row(const u8* p, i64 bytes) {
-  for (i64 x = 0; x < bytes; x += 64) __builtin_prefetch(p + x);
-}
-
 #if defined(__AVX512F__)
 constexpr i64 SUMS = 16;  // accumulators at a time: they hide the latency of the sums
 constexpr i64 ROWS = 8;
@@ -538,24 +554,35 @@ constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
 
+// values are fetched while keys are scored, the next tile's keys while values are mixed; one row of
+// floats is as fast as memory already, and the hardware's own prefetching does better there
+template <class T, i64 R>
+constexpr bool PREFETCH = R > 1 || T::size < 4;
+
 // score[r][j] = query[r] . key[j] for R rows and the tile's tokens
 template <class T, i64 R>
 static void scores(const float* query, i64 pad, const Tile& t, i64 width, const u8* const* ahead,
-                   i64 bytes, float* score) {
+                   float* score) {
   constexpr i64 J = SUMS / R > 8 ? 8 : SUMS / R;
   i64 whole = width / LANES * LANES;
   for (i64 j = 0; j < t.n; j += J) {
     vf sum[R * J] = {};
     const u8* key[J];
     for (i64 x = 0; x < J; x++) key[x] = t.key[j + x];
-    for (i64 x = 0; ahead && x < J && j + x < t.n; x++) prefetch_row(ahead[j + x], bytes);
+    const u8* fetch[J];
+    for (i64 x = 0; x < J; x++) fetch[x] = ahead && j + x < t.n ? ahead[j + x] : key[x];
     for (i64 d = 0; d < whole; d += LANES) {
       vf k[J];
+      if (PREFETCH<T, R> && d * T::size % 64 == 0) {
+#pragma GCC unroll 8
+        for (i64 x = 0; x < J; x++) __builtin_prefetch(fetch[x] + d * T::size);
+      }
 #pragma GCC unroll 8
       for (i64 x = 0; x < J; x++) k[x] = T::read(key[x] + d * T::size);
 #pragma GCC unroll 8
       for (i64 r = 0; r < R; r++) {
         vf q = *(const vf*)(query + r * pad + d);
+        IN_REGISTER(q);
 #pragma GCC unroll 8
         for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x];
       }
@@ -580,7 +607,9 @@ static void scores(const float* query, i64 pad, const Tile& t, i64 width, const 
 // sums[r] = keep[r] * sums[r] + weight[r] . value, for C vectors of columns from `column` on
 template <class T, i64 R, i64 C, bool PART>
 static void mix(const float* weight, const float* keep, const Tile& t, i64 column, i64 part,
-                const Tile* next, i64 from, i64 to, float* sums, i64 pad) {
+                const Tile* next, i64 from, float* sums, i64 pad) {
+  // one prefetch a line, spread over the passes: a burst of them would hold up the loads
+  constexpr i64 bytes = C * LANES * T::size, every = bytes < 64 ? 64 / bytes - 1 : 0;
   vf sum[R][C];
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
@@ -590,8 +619,9 @@ static void mix(const float* weight, const float* keep, const Tile& t, i64 colum
   }
   for (i64 j = 0; j < t.n; j++) {
     const u8* value = t.value[j] + column * T::size;
-    if (next) {
-      for (i64 x = from; x < to; x += 64) __builtin_prefetch(next->key[j] + x);
+    if (PREFETCH<T, R> && next && (j & every) == (from / bytes & every)) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < bytes; x += 64) __builtin_prefetch(next->key[j] + from + x);
     }
     vf v[C];
 #pragma GCC unroll 8
@@ -614,16 +644,17 @@ static void mix(const float* weight, const float* keep, const Tile& t, i64 colum
 template <class T, i64 R>
 static void mix_all(const float* weight, const float* keep, const Tile& t, i64 width,
                     const Tile* next, i64 key_bytes, float* sums, i64 pad) {
-  constexpr i64 C = SUMS / R > 4 ? 4 : SUMS / R;
-  i64 passes = most(width / (C * LANES), 1), column = 0, ahead = 0;
-  i64 step = ceil_to((key_bytes + passes - 1) / passes, 64);
-  for (; column + C * LANES <= width; column += C * LANES, ahead += step)
-    mix<T, R, C, false>(weight, keep, t, column, 0, ahead < key_bytes ? next : nullptr, ahead,
-                        least(ahead + step, key_bytes), sums, pad);
+  constexpr i64 C = SUMS / R > 8 ? 8 : SUMS / R;
+  i64 column = 0;
+  for (; column + C * LANES <= width; column += C * LANES) {
+    i64 from = column * T::size;
+    mix<T, R, C, false>(weight, keep, t, column, 0, from < key_bytes ? next : nullptr, from, sums,
+                        pad);
+  }
   for (; column + LANES <= width; column += LANES)
-    mix<T, R, 1, false>(weight, keep, t, column, 0, nullptr, 0, 0, sums, pad);
+    mix<T, R, 1, false>(weight, keep, t, column, 0, nullptr, 0, sums, pad);
   if (column < width)
-    mix<T, R, 1, true>(weight, keep, t, column, width - column, nullptr, 0, 0, sums, pad);
+    mix<T, R, 1, true>(weight, keep, t, column, width - column, nullptr, 0, sums, pad);
 }
 
 // drops the tokens that no row sees, so that what is stored there is never multiplied
@@ -670,10 +701,8 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
 template <class T, i64 R>
 INLINE void score_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
                        const u8* const* ahead) {
-  i64 bytes = a.value_width * SIZES[a.cache_type];
   for (; r + R <= rows; r += R)
-    scores<T, R>(d.query + r * pad, pad, t, a.width, r ? nullptr : ahead, bytes,
-                 d.score + r * TILE);
+    scores<T, R>(d.query + r * pad, pad, t, a.width, r ? nullptr : ahead, d.score + r * TILE);
 }
 
 template <class T, i64 R>

