@@ -107,10 +107,10 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """One token: the state [Hv, Dv, D] after it and its output [Hv, Dv]."""
     state = state * g.exp()[:, None, :]
-    held = torch.einsum("hvd,hd->hv", state, k)
+    held = (state * k[:, None, :]).sum(-1)
     update = beta[:, None] * (v - held)
     state = state + update[:, :, None] * k[:, None, :]
-    return state, torch.einsum("hvd,hd->hv", state, q)
+    return state, (state * q[:, None, :]).sum(-1)
 
 
 def solve(

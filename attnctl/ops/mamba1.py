@@ -62,7 +62,7 @@ def mamba1(
         t = tokens.start
         decay = (dt[t, :, None] * a).exp()
         carried = decay * carried + (dt[t] * x[t])[:, None] * b[t]
-        y = carried @ c[t]
+        y = (carried * c[t]).sum(-1)
         if inputs.d is not None:
             y = y + inputs.d.to(dtype) * x[t]
         if inputs.z is not None:

@@ -95,7 +95,7 @@ def recur(
 ) -> tuple[Tensor, Tensor]:
     """One token of linear attention with a decay per head; see attend for the shapes."""
     state = log_decay[0].exp()[:, None, None] * state + v[0, :, :, None] * k[0, :, None, :]
-    return state, torch.einsum("hvd,hd->hv", state, q[0])[None]
+    return state, (state * q[0, :, None, :]).sum(-1)[None]
 
 
 def attend(

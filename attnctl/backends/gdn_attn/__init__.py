@@ -34,6 +34,7 @@ BACKEND = Backend(
         Rank(platform="cpu", place=10),
     ),
     is_ssm=True,
+    kernel="bundled",
     # chunks of 64 tokens
     block_multiple=64,
 )

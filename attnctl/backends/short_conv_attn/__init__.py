@@ -32,4 +32,5 @@ BACKEND = Backend(
         Rank(platform="cpu", place=10),
     ),
     is_ssm=True,
+    kernel="bundled",
 )
