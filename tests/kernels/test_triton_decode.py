@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.triton import Knobs, paged_attention, workspace_size
+from attnctl.kernels.triton import Knobs, paged_attention, prepare, workspace_size
 from attnctl.kernels.triton.call import device_of, shape_of
 from attnctl.kernels.triton.launch import plan
 
@@ -110,12 +110,13 @@ def test_a_workspace_of_the_caller_serves_and_a_small_one_is_refused() -> None:
     batch = Batch((1, 1), (60, 33))
     tensors = [x.to(DEVICE) for x in (batch.query, batch.keys, batch.values)]
     tables = [x.to(DEVICE) for x in (batch.table, batch.starts, batch.lengths)]
-    longest = {"max_query_len": 1, "max_seq_len": 60, "knobs": SPLIT}
-    size = workspace_size(*tensors, tables[2], **longest)  # type: ignore[arg-type]
+    longest = {"max_query_len": 1, "max_seq_len": 60}
+    prepared = prepare(*tensors, tables[2], **longest, knobs=SPLIT)
+    size = workspace_size(prepared)
     assert size == 2 * 4 * 4 * (16 + 2)
     space = torch.full((size,), torch.nan, device=DEVICE)
     call = (*tensors, *tables, batch.params())
-    out = paged_attention(*call, **longest, workspace=space)  # type: ignore[arg-type]
+    out = paged_attention(*call, **longest, workspace=space, prepared=prepared)
     assert torch.equal(out.cpu(), batch.run(batch.params(), SPLIT))
     with pytest.raises(ValueError, match=f"has {size - 1} elements, needs {size}"):
-        paged_attention(*call, **longest, workspace=space[:-1])  # type: ignore[arg-type]
+        paged_attention(*call, **longest, workspace=space[:-1], prepared=prepared)

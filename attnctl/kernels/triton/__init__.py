@@ -7,6 +7,7 @@ torch and triton: this is for a worker or a user's own program.
 
 from attnctl.kernels.triton.cache import write_cache as write_cache
 from attnctl.kernels.triton.call import paged_attention as paged_attention
+from attnctl.kernels.triton.call import prepare as prepare
 from attnctl.kernels.triton.call import workspace_size as workspace_size
 from attnctl.kernels.triton.launch import Knobs as Knobs
 from attnctl.kernels.triton.launch import Tiles as Tiles

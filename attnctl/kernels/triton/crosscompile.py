@@ -42,6 +42,10 @@ SHARED_MEMORY = {
 MATRIX = re.compile(r"\b(wgmma\.mma_async|tcgen05\.mma|mma\.sync)\S*|\b(v_mfma|v_wmma|v_smfmac)\w*")
 
 
+MULTIPLIES = ("prefill_kernel", "decode_kernel")
+"""The kernels that must use the matrix unit."""
+
+
 class CompileCase(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel with the knobs that its launch gets on the target."""
 
@@ -69,6 +73,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     spills: int
     matrix: tuple[str, ...]
     seconds: float = 0.0
+
+    def faults(self, most_spills: int = 512) -> tuple[str, ...]:
+        """Why this would not load, or would crawl: empty where it is as it should be.
+
+        most_spills: bytes a thread (NVIDIA) or registers (AMD).
+        """
+        found = []
+        if self.shared_bytes > self.shared_limit_bytes:
+            found.append(f"shared memory {self.shared_bytes} of {self.shared_limit_bytes} bytes")
+        if self.spills > most_spills:
+            found.append(f"spills {self.spills}, at most {most_spills} are allowed")
+        if self.kernel in MULTIPLIES and not self.matrix:
+            found.append("multiplies without the matrix unit")
+        return tuple(found)
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
