@@ -45,9 +45,7 @@ class Worker:
 
     def end(self) -> None:
         """Ends the child and everything that it started."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        _end_tree(self._process.pid)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -102,6 +100,17 @@ class Worker:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         words = [line for line in self._log.decode("utf-8", "replace").splitlines() if line.strip()]
         return f"{how}: {words[-1].strip()[:300]}" if words else how
+
+
+def _end_tree(pid: int) -> None:
+    """Kills a process and all that it started, those that left its process group too."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for process in (*parent.children(recursive=True), parent):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float) -> Iterator[Trial]:

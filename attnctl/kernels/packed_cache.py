@@ -88,7 +88,9 @@ def write_packed(
         return
     page, width = cache.shape[1], key.shape[2]
     kept = slot_mapping >= 0
-    source = torch.where(kept, torch.arange(rows, device=kept.device), kept.to(torch.uint8).argmax())
+    source = torch.where(
+        kept, torch.arange(rows, device=kept.device), kept.to(torch.uint8).argmax()
+    )
     slots = slot_mapping[source].clamp(min=0).long()
     place = (slots // page, slots % page)
     for part, tensor, scale in (

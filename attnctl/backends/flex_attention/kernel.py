@@ -53,9 +53,7 @@ class FlexAttention(PackedCache):
         if tokens == 0 or metadata.seq_lens.shape[0] == 0 or metadata.max_query_len == 0:
             return out
         size = cache.shape[1]
-        batch = batch_of(
-            cache, width, metadata, params, tokens, query.dtype, place=self._place
-        )
+        batch = batch_of(cache, width, metadata, params, tokens, query.dtype, place=self._place)
         found = attend(query, batch, params, size, self._function(query, batch.pages.key))
         written = batch.items.written[:, None, None]
         return out.copy_(torch.where(written, found, out))

@@ -47,7 +47,9 @@ def batch_of(
     return Batch(found, pages, blocks(found, pages, cache.shape[1]))
 
 
-def attend(query: Tensor, batch: Batch, params: Paged, size: int, run: Callable[..., Any]) -> Tensor:
+def attend(
+    query: Tensor, batch: Batch, params: Paged, size: int, run: Callable[..., Any]
+) -> Tensor:
     """[T, H, Dv] from [T, H, D]; rows of no sequence hold what an item of theirs would.
 
     run: `unfused`, or `fused` compiled.
@@ -144,4 +146,8 @@ def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:
     if query.device.type == "cpu":
         return None
     columns = math.gcd(size, 64 if query.shape[3] <= 128 else 32)
-    return {"BLOCK_M": min(query.shape[2], 64), "BLOCK_N": columns, "FORCE_USE_FLEX_ATTENTION": True}
+    return {
+        "BLOCK_M": min(query.shape[2], 64),
+        "BLOCK_N": columns,
+        "FORCE_USE_FLEX_ATTENTION": True,
+    }

@@ -1,4 +1,4 @@
-"""The runtime of the bundled Triton kernels: TRITON_ATTN, TRITON_ATTN_DIFFKV and their relations."""
+"""The runtime of the bundled Triton kernels: TRITON_ATTN, TRITON_ATTN_DIFFKV and relations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TritonAttention(PackedCache):
         params: Paged,
         out: Tensor | None = None,
     ) -> Tensor:
-        """[T, H, Dv]. Waits for nothing and launches by shapes alone, so a CUDA graph can hold it."""
+        """[T, H, Dv]. Launches by shapes alone and waits for nothing: a CUDA graph can hold it."""
         return paged_attention(
             query,
             *views(cache, query.shape[2]),
