@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ import msgspec
 
 from attnctl.exits import AttnctlError
 from attnctl.model.spec import LayerGroup, ModelSpec
-from tools.zoo_known import EXPLAINED, SHARED_SOURCE
+from tools.zoo_known import BUILT_OTHERWISE, EXPLAINED, SHARED_SOURCE
 
 Read = Callable[[Path], ModelSpec]
 NO_LAYERS = "no attention or state layers"
@@ -75,8 +76,13 @@ class Report(msgspec.Struct, frozen=True):
         return not self.having("crash") and refused <= MOST_REFUSED * self.with_layers
 
 
-def judge(path: Path, read: Read, opinions: dict[str, Any]) -> Outcome:
-    """Reads one config and compares; never raises for what the reader does."""
+def judge(
+    path: Path, read: Read, opinions: dict[str, Any], built: dict[str, Any] | None = None
+) -> Outcome:
+    """Reads one config and compares; never raises for what the reader does.
+
+    built: what tools/zoo_built.py counted in the models themselves, where that was run.
+    """
     model_type = path.stem
     evidence = tuple(mixers(json.loads(path.read_text("utf-8")), model_type, opinions))
     try:
@@ -87,7 +93,11 @@ def judge(path: Path, read: Read, opinions: dict[str, Any]) -> Outcome:
     except Exception:
         text = traceback.format_exc(limit=-3)
         return Outcome(model_type=model_type, status="crash", text=text, evidence=evidence)
-    odd = tuple(differences(spec, opinions.get(model_type, {})))
+    modules = (built or {}).get(model_type)
+    odd = (
+        *differences(spec, opinions.get(model_type, {})),
+        *(() if modules is None or model_type in BUILT_OTHERWISE else unbuilt(spec, modules)),
+    )
     groups = tuple(one_line(group) for group in spec.groups)
     return Outcome(model_type=model_type, status="read", groups=groups, evidence=evidence, odd=odd)
 
@@ -96,7 +106,8 @@ def judge_all(folder: Path, read: Read) -> Report:
     """Judges every config under `folder`/configs, with `folder`/opinions.json where it is there."""
     opinions = table(folder / "opinions.json")
     paths = sorted((folder / "configs").glob("*.json"))
-    outcomes = tuple(judge(path, read, opinions) for path in paths)
+    built = table(folder / "built.json")
+    outcomes = tuple(judge(path, read, opinions, built) for path in paths)
     return Report(outcomes, table(folder / "failed.json"))
 
 
@@ -154,6 +165,22 @@ def differences(spec: ModelSpec, opinion: dict[str, Any]) -> Iterator[str]:
         yield from compare("head size", {g.head_size for g in attention}, head_dim(opinion))
         yield from compare_windows(attention, opinion)
     yield from compare_layer_types(groups, opinion.get("layer_types"))
+
+
+def unbuilt(spec: ModelSpec, modules: dict[str, int]) -> Iterator[str]:
+    """Our attention layers whose projections the built model does not have as often."""
+    wanted: Counter[tuple[int, int, int, int]] = Counter()
+    for group in spec.groups:
+        if group.num_heads and group.num_kv_heads and group.head_size and group.mla is None:
+            value = group.head_size_v or group.head_size
+            own = len(group.layers) - len(group.kv_shared_from)
+            wanted[group.num_heads, group.num_kv_heads, group.head_size, value] += own
+    for (heads, kv_heads, size, value), layers in wanted.items():
+        query, key, values = heads * size, kv_heads * size, kv_heads * value
+        plain, gated = f"{query}/{key}/{values}", f"{2 * query}/{key}/{values}"
+        there = sum(modules.get(w, 0) for w in {plain, gated, str(query + key + values)})
+        if there < layers:
+            yield f"built: {layers} layers of {heads}/{kv_heads}x{size} wanted, {there} are there"
 
 
 GENERATING = frozenset(

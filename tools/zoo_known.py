@@ -111,3 +111,27 @@ SHARED_SOURCE: frozenset[str] = frozenset(
         "slanet",
     }
 )
+_FORM = "its projections have another form than one matrix each"
+# why the projections that tools/zoo_built.py counts may differ from what we read
+BUILT_OTHERWISE: dict[str, str] = {
+    "EvollaModel": "the inserted blocks have projections for each kind of input",
+    "albert": "one layer serves for all",
+    "deberta": _FORM,
+    "deepseek_v4": _FORM,
+    "depth_pro": "the encoder for the field of view is optional",
+    "evolla": "the inserted blocks have projections for each kind of input",
+    "gpt_bigcode": _FORM,
+    "granite_speech_encoder": _FORM,
+    "granite_speech_plus_encoder": _FORM,
+    "hrm_text": "its layers run several times, each time with a cache of its own",
+    "inkling_vision": _FORM,
+    "jetmoe": "experts hold the query projections",
+    "levit": _FORM,
+    "moshi_depth": "each codebook has projections of its own",
+    "pp_ocrv5_mobile_rec": _FORM,
+    "pp_ocrv5_server_rec": _FORM,
+    "pp_ocrv6_small_rec": _FORM,
+    "sam3_video": "the tracker shares the detector's image encoder",
+    "trocr": "built without cross-attention until it is told to be a decoder",
+    "zaya": _FORM,
+}

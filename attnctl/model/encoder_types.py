@@ -57,13 +57,13 @@ ENCODERS: Mapping[str, frozenset[str]] = {
         instructblipvideo_qformer lightglue lxmert mllama_vision_model molmo2_adapter
         perceiver sam3_detr_decoder sam3_detr_encoder sam3_geometry_encoder
         sam3_lite_text_detr_decoder sam3_lite_text_detr_encoder sam3_lite_text_geometry_encoder
-        sam3_lite_text_text_model superglue timesformer videoprism_vision_model vjepa2"""
+        sam3_lite_text_mask_decoder sam3_lite_text_text_model sam3_mask_decoder superglue
+        timesformer videoprism_vision_model vjepa2"""
     ),
     "mask_decoder:read": _names(
         """edgetam_mask_decoder edgetam_video_mask_decoder sam2_mask_decoder
-        sam2_video_mask_decoder sam3_lite_text_mask_decoder sam3_mask_decoder
-        sam3_tracker_mask_decoder sam3_tracker_video_mask_decoder sam_hq_mask_decoder
-        sam_mask_decoder"""
+        sam2_video_mask_decoder sam3_tracker_mask_decoder sam3_tracker_video_mask_decoder
+        sam_hq_mask_decoder sam_mask_decoder"""
     ),
     "streaming:read": _names(
         """mimi mimi_decoder mimi_encoder moonshine_streaming_encoder nemotron_asr_streaming_encoder

@@ -9,7 +9,7 @@ from attnctl.model.nesting import Config
 from attnctl.model.shape import checked, group_of, read_shape
 from attnctl.model.spec import LayerGroup
 
-LAYERS = 2  # where the file is silent (SAM 3): the depth that its code fixes
+LAYERS = 2  # where the file is silent: the depth of every one that is published
 
 
 def read(config: Config) -> tuple[LayerGroup, ...]:

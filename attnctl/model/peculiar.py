@@ -84,8 +84,8 @@ def superglue(keys: Keys) -> Groups:
     return group_of(shape, layers=own), group_of(shape, "cross", layers=across)
 
 
-def one_pooling(keys: Keys) -> Groups:
-    """One cross-attention from pooled patches to the patches that they stand for."""
+def one_cross(keys: Keys) -> Groups:
+    """One cross-attention: pooled patches to those they stand for, or pixels to the prompt."""
     shape = checked(msgspec.structs.replace(read_shape(keys), layers=1), keys)
     return (group_of(shape, "cross"),)
 
@@ -198,7 +198,7 @@ PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "lightglue": each_also_crosses,
     "lxmert": lxmert,
     "mllama_vision_model": mllama_vision,
-    "molmo2_adapter": one_pooling,
+    "molmo2_adapter": one_cross,
     "perceiver": perceiver,
     "sam3_detr_decoder": each_also_crosses,
     "sam3_detr_encoder": each_also_crosses,
@@ -206,7 +206,9 @@ PECULIAR: dict[str, Callable[[Keys], Groups]] = {
     "sam3_lite_text_detr_decoder": each_also_crosses,
     "sam3_lite_text_detr_encoder": each_also_crosses,
     "sam3_lite_text_geometry_encoder": each_also_crosses,
+    "sam3_lite_text_mask_decoder": one_cross,
     "sam3_lite_text_text_model": repmixer,
+    "sam3_mask_decoder": one_cross,
     "superglue": superglue,
     "timesformer": timesformer,
     "videoprism_vision_model": space_and_time,

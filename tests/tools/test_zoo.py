@@ -144,6 +144,18 @@ def test_no_layers_is_doubted_where_the_source_names_some(tmp_path: Path) -> Non
     assert "resnet: ResNetAttention" in show(report)
 
 
+def test_layers_that_the_built_model_does_not_have_are_reported(tmp_path: Path) -> None:
+    """Three layers of four heads of 64: plain, gated or fused projections will do."""
+    folder = filled(tmp_path, {"llama": LLAMA}, {})
+    for widths, odd in (
+        ({"256/256/256": 3}, ()),
+        ({"512/256/256": 1, "768": 2}, ()),
+        ({"256/64/64": 3}, ("built: 3 layers of 4/4x64 wanted, 0 are there",)),
+    ):
+        (folder / "built.json").write_text(json.dumps({"llama": widths}), encoding="utf-8")
+        assert judge_all(folder, read_model).outcomes[0].odd == odd
+
+
 def test_what_transformers_cannot_build_is_named(tmp_path: Path) -> None:
     """A default config that does not exist is neither read nor refused."""
     folder = filled(tmp_path, {"llama": LLAMA}, {})
