@@ -39,6 +39,7 @@ FEATURES = {
     "softcap": "soft-capped logits",
     "alibi": "ALiBi position biases",
     "prefix_lm": "bidirectional prefixes (image tokens)",
+    "score_bias": "learned biases on the scores (T5, DeBERTa)",
     "kda_gate": "a decay gate per channel (KDA)",
 }
 
@@ -144,6 +145,7 @@ def features_of(group: LayerGroup) -> tuple[str, ...]:
         "softcap": group.softcap is not None,
         "alibi": group.alibi,
         "prefix_lm": group.prefix_lm,
+        "score_bias": bool(group.notes.get("score_bias")),
         "kda_gate": group.kind == "kda",
     }
     return tuple(name for name in FEATURES if wanted[name])

@@ -193,6 +193,11 @@ FEATURE: dict[str, Row] = {
         "FlashAttention has it in FA4, without an FP8 cache on 9.0.",
         "Nothing: another backend takes it.",
     ),
+    "score_bias": (
+        "No learned biases on the scores",
+        "T5, DeBERTa and their like add a learned bias to each score, by relative position.",
+        "Run the model with its own modelling code: no backend here takes such biases.",
+    ),
     "kda_gate": (
         "No decay gate per channel",
         "Kimi Linear's delta rule decays each channel of a key by itself.",
