@@ -7,6 +7,7 @@ from attnctl.model import coverage, dtype, quant, vision
 from attnctl.model.attention import max_position_of
 from attnctl.model.document import SIDECAR, Document
 from attnctl.model.families import reader_of
+from attnctl.model.flags import with_sources
 from attnctl.model.keys import Keys, Ledger
 from attnctl.model.nesting import find_text
 from attnctl.model.prefix import with_prefixes
@@ -39,7 +40,7 @@ def _read(document: Document, ledger: Ledger) -> ModelSpec:
         architecture=_first_name(names.value) if names else None,
         path=document.path,
         text_config_path=config.text.path,
-        groups=groups,
+        groups=with_sources(groups, sorted_keys.used, config.text.model_type),
         dtype=precision.value if precision else None,
         dtype_source=precision.source if precision else "",
         kv_cache_dtype_from_checkpoint=cache.value if cache else None,
