@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from attnctl import machines
 from attnctl.exits import InputError
 from attnctl.kernels.triton.crosscompile import (
+    SHARED_MEMORY,
     CompileCase,
     Failure,
     Report,
@@ -69,3 +71,12 @@ def test_an_unknown_target_is_an_input_error() -> None:
     """The sentence names the targets that are known."""
     with pytest.raises(InputError, match=r"no such target: sm_1; known are sm_80"):
         shared_limit("sm_1")
+
+
+def test_the_limits_are_those_of_the_bundled_machines() -> None:
+    """Wherever a bundled machine has a target's arch, it gives a block as much shared memory."""
+    found = [machines.load(name) for name in machines.names()]
+    gpus = [gpu for one in found for gpu in (*one.nvidia.gpus, *one.amd.gpus)]
+    known = {gpu.arch: gpu.shared_memory_bytes for gpu in gpus if gpu.arch in SHARED_MEMORY}
+    assert len(known) >= 9
+    assert known == {arch: SHARED_MEMORY[arch] for arch in known}
