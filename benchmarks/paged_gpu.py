@@ -1,6 +1,7 @@
 """Times the Triton paged-attention kernels on a GPU against FlashAttention-3 and others.
 
-    python benchmarks/paged_gpu.py [check] [ceilings] [decode] [prefill] [diffkv] [sweep]
+    python benchmarks/paged_gpu.py [check] [ceilings] [decode] [prefill] [diffkv] [fp8] [sweep-decode]
+                                  [sweep-prefill]
 
 First the outputs are checked against the specification in float64, then the times are medians:
 decode inside a CUDA graph, prefill by events with a flushed L2. The floor is the larger of bytes
@@ -71,6 +72,7 @@ class Batch:
         width=WIDTH,
         value_width=None,
         dtype=torch.bfloat16,
+        cache=None,
     ):
         self.sequences, self.length, self.queries = sequences, length, queries
         value_width = value_width or width
@@ -81,6 +83,8 @@ class Batch:
         self.out = torch.empty(sequences * queries, heads, value_width, **make)
         self.keys = torch.randn(total, page, kv_heads, width, **make)
         self.values = torch.randn(total, page, kv_heads, value_width, **make)
+        if cache is not None:
+            self.keys, self.values = self.keys.to(cache), self.values.to(cache)
         order = torch.randperm(total, device=GPU, dtype=torch.int32)
         self.table = order.view(sequences, pages)
         self.starts = torch.arange(
@@ -90,7 +94,8 @@ class Batch:
         self.params = Paged(scale=width**-0.5)
         seen = queries * length - queries * (queries - 1) / 2
         self.flops = 2 * sequences * heads * (width + value_width) * seen
-        self.bytes = sequences * length * kv_heads * (width + value_width) * dtype.itemsize
+        self.bytes = sequences * length * kv_heads * (width + value_width)
+        self.bytes *= self.keys.itemsize
 
     @property
     def tensors(self):
@@ -385,7 +390,7 @@ PREFILL_TILES = (
      ((64, 64, 4, 2), (64, 64, 4, 3), (64, 32, 4, 3), (128, 64, 8, 2), (128, 64, 8, 3),
       (64, 64, 8, 3))),
 )  # fmt: skip
-DECODE_TILES = ((32, 4, 3), (32, 4, 4), (32, 4, 5), (64, 4, 2), (64, 4, 3), (128, 4, 2),
+DECODE_TILES = ((32, 4, 3), (32, 4, 4), (64, 4, 2), (64, 4, 3), (128, 4, 2), (128, 8, 2),
                 (128, 8, 3))  # fmt: skip
 
 
@@ -402,7 +407,7 @@ def sweep_prefill(rows):
 def sweep_decode(rows):
     """Every tile and every number of segments on the decode shapes."""
     names, choices = [], []
-    for (tile, warps, stages), segments in product(DECODE_TILES, (1, 2, 4, 8, 16, 32, 64)):
+    for (tile, warps, stages), segments in product(DECODE_TILES, (1, 2, 4, 8, 16, 32)):
         names.append((tile, warps, stages, segments))
         choices.append(
             Knobs(
@@ -413,9 +418,10 @@ def sweep_decode(rows):
                 decode=Tiles(16, tile, warps, stages),
             )
         )
-    for page in (16, 128):
-        shapes = (*DECODE, *SPECULATIVE)
-        sweep("decode", shapes, page, names, choices, rows, graph=True)
+    sizes = ({}, {"width": 64}, {"width": 256}, WIDE, {"cache": torch.float8_e4m3fn})
+    for size in sizes:
+        shapes = ((1, 8192, 1), (16, 8192, 1), (128, 2048, 1), (16, 8192, 4))
+        sweep("decode", shapes, 16, names, choices, rows, graph=True, **size)
 
 
 def sweep(name, shapes, page, names, choices, rows, *, graph, **sizes):
@@ -442,14 +448,15 @@ def sweep(name, shapes, page, names, choices, rows, *, graph, **sizes):
 
 
 def main():
-    asked = set(sys.argv[1:]) or {"check", "decode", "prefill", "diffkv"}
+    asked = set(sys.argv[1:]) or {"check", "decode", "prefill", "diffkv", "fp8"}
     print(torch.__version__, triton.__version__, torch.cuda.get_device_name(), flush=True)
     rows = []
     failures = check() if "check" in asked else []
-    if "sweep" in asked:
-        sweep_prefill(rows)
+    if "sweep-decode" in asked:
         sweep_decode(rows)
-    if asked & {"decode", "prefill", "diffkv"}:
+    if "sweep-prefill" in asked:
+        sweep_prefill(rows)
+    if asked & {"decode", "prefill", "diffkv", "fp8"}:
         ceilings = Ceilings()
         fa3, vllm = load_fa3(), load_vllm_triton()
         peers = (ceilings, fa3, vllm)
@@ -459,12 +466,16 @@ def main():
         if "prefill" in asked:
             time_group("prefill", PREFILL, (16, 128), *peers, graph=False, rows=rows)
         if "diffkv" in asked:
-            shapes = ((16, 8192, 1), (128, 2048, 1))
-            time_group("diffkv", shapes, (16,), ceilings, fa3, None, graph=True, rows=rows, **WIDE)
-            shapes = ((1, 8192, 8192),)
-            time_group(
-                "diffkv", shapes, (16, 64), ceilings, fa3, None, graph=False, rows=rows, **WIDE
-            )
+            shapes = ((16, 8192, 1), (128, 2048, 1), (1, 8192, 8192))
+            for shape in shapes:
+                graph = shape[2] == 1
+                time_group("diffkv", (shape,), (16, 64), *peers[:2], None, graph=graph, rows=rows,
+                           **WIDE)  # fmt: skip
+        if "fp8" in asked:
+            time_group("fp8", DECODE[4:7], (16,), ceilings, None, None, graph=True, rows=rows,
+                       cache=torch.float8_e4m3fn)  # fmt: skip
+            time_group("fp8", PREFILL[:1], (16,), ceilings, None, None, graph=False, rows=rows,
+                       cache=torch.float8_e4m3fn)  # fmt: skip
         summary(rows)
     if "OUT" in os.environ:
         Path(os.environ["OUT"], "paged_gpu.json").write_text(json.dumps(rows, indent=1))

@@ -165,18 +165,15 @@ def launches(
     if chosen.kernel == "prefill":
         return [_prefill(tensors, params, shape, chosen)]
     if chosen.segments == 1:
-        return [_decode(tensors, params, shape, chosen, (tensors[3],) * 3)]
+        return [_decode(tensors, params, shape, chosen, tensors[3])]
     size = _partial_size(shape, chosen.segments)
     if workspace is None:
         workspace = torch.empty(size, dtype=torch.float32, device=tensors[3].device)
     elif workspace.numel() < size:
         raise ValueError(f"workspace has {workspace.numel()} elements, needs {size}")
-    rows = shape.tokens * shape.heads * chosen.segments
-    part, rest = workspace[:size].split((size - 2 * rows, 2 * rows))
-    parts = (part, *rest.split(rows))
     return [
-        _decode(tensors, params, shape, chosen, parts),
-        _reduce(tensors, params, shape, chosen, parts),
+        _decode(tensors, params, shape, chosen, workspace),
+        _reduce(tensors, params, shape, chosen, workspace),
     ]
 
 
@@ -201,12 +198,13 @@ def _decode(
     params: Paged,
     shape: Shape,
     chosen: Plan,
-    parts: tuple[Tensor, ...],
+    workspace: Tensor,
 ) -> Launch:
     arguments = (
         *tensors,
         *_optional(params),
-        *parts,
+        workspace,
+        _partial_rows(shape, chosen.segments),
         *_strides(tensors, params),
         *_numbers(params),
         chosen.least_tiles,
@@ -226,10 +224,11 @@ def _reduce(
     params: Paged,
     shape: Shape,
     chosen: Plan,
-    parts: tuple[Tensor, ...],
+    workspace: Tensor,
 ) -> Launch:
     arguments = (
-        *parts,
+        workspace,
+        _partial_rows(shape, chosen.segments),
         tensors[3],
         params.sinks,
         tensors[5],
@@ -246,9 +245,13 @@ def _reduce(
     return Launch(reduce_kernel, (shape.tokens, shape.heads), arguments, constants)
 
 
+def _partial_rows(shape: Shape, segments: int) -> int:
+    return shape.tokens * shape.heads * segments
+
+
 def _partial_size(shape: Shape, segments: int) -> int:
-    # the parts first, so that their rows keep the workspace's alignment
-    return shape.tokens * shape.heads * segments * (shape.value_width + 2)
+    # of each row its part, its top and its total
+    return _partial_rows(shape, segments) * (shape.value_width + 2)
 
 
 def _optional(params: Paged) -> tuple[Tensor | None, ...]:

@@ -29,8 +29,7 @@ def decode_kernel(
     K_SCALES,
     V_SCALES,
     PART,
-    TOP,
-    TOTAL,
+    part_rows,
     stride_qt,
     stride_qh,
     stride_qd,
@@ -80,8 +79,8 @@ def decode_kernel(
 ):
     """Grid: (B x query_tiles, Hk x parts, segments).
 
-    Writes out: [T, H, Dv]; where SPLIT, PART: [T, H, segments, Dv] instead, TOP and TOTAL:
-    [T, H, segments], float32; an empty segment leaves top = -inf and its part unwritten.
+    Writes out: [T, H, Dv]; where SPLIT, PART: [T, H, segments, Dv] float32 instead, behind it the
+    top and the total of its part_rows rows; an empty segment leaves top = -inf, its part unwritten.
     """
     BLOCK_Q: tl.constexpr = BLOCK_M // HEADS
     PARTS: tl.constexpr = (GROUP + HEADS - 1) // HEADS
@@ -208,6 +207,8 @@ def decode_kernel(
     else:
         heads = tl.num_programs(1) // PARTS * GROUP
         at = (token * heads + head) * segments + segment
+        TOP = PART + part_rows.to(tl.int64) * DV
+        TOTAL = TOP + part_rows
         tl.store(TOP + at, top, mask=real)
         tl.store(TOTAL + at, total, mask=real)
         written = real & (begin < end)
@@ -219,8 +220,7 @@ def decode_kernel(
 @triton.jit
 def reduce_kernel(
     PART,
-    TOP,
-    TOTAL,
+    part_rows,
     OUT,
     SINKS,
     STARTS,
@@ -240,6 +240,8 @@ def reduce_kernel(
     if (token < tl.load(STARTS)) | (token >= tl.load(STARTS + sequences)):
         return
     at = (token * tl.num_programs(1) + head) * SEGMENTS + tl.arange(0, SEGMENTS)
+    TOP = PART + part_rows.to(tl.int64) * DV
+    TOTAL = TOP + part_rows
     tops = tl.load(TOP + at)
     totals = tl.load(TOTAL + at)
     top = tl.max(tops, 0)

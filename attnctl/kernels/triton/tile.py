@@ -222,6 +222,15 @@ def load_keys(
 
 
 @triton.jit
+def widen(x, q):
+    """x in the query's dtype."""
+    if x.dtype.is_fp8() and q.dtype == tl.bfloat16:
+        # FP8 to bfloat16 in one step runs on a unit a quarter as wide, half the time of a decode
+        x = x.to(tl.float16).to(tl.float32)
+    return x.to(q.dtype)
+
+
+@triton.jit
 def attend(
     q,
     q_high,
@@ -331,14 +340,14 @@ def attend(
         # one tile ahead, or the wait for the page id would stand before every tile's loads
         pages = load_pages(TABLE, start + TILE, last, hi, PAGE, TILE, MASKED)
 
-        k = k.to(q.dtype)
-        v = v.to(q.dtype)
+        k = widen(k, q)
+        v = widen(v, q)
         s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         if D_HIGH > 0:
-            k_high = k_high.to(q.dtype)
+            k_high = widen(k_high, q)
             s = tl.dot(q_high, tl.trans(k_high), acc=s, input_precision=PRECISION)
         if V_HIGH > 0:
-            v_high = v_high.to(q.dtype)
+            v_high = widen(v_high, q)
         if K_SCALES is not None:
             s = s * k_scale[None, :]
         if not PLAIN:
