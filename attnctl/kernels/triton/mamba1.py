@@ -1,0 +1,139 @@
+"""The selective scan in Triton: one launch for decode, verification and prefill.
+
+A program carries BC channels' states [C, R] through one sequence's tokens, in place.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attnctl.kernels.triton.state_rows import (
+    check_slots,
+    column_slot,
+    dense,
+    empty,
+    interpreting,
+    keeps_all,
+    number,
+    read_row,
+    row_arguments,
+    silu,
+    softplus,
+)
+from attnctl.ops.mamba1 import Mamba1
+from attnctl.runtime import StateMetadata
+
+
+@triton.jit
+def mamba1_kernel(
+    X,
+    DT,
+    B,
+    C,
+    Z,
+    A,
+    SKIP,
+    BIAS,
+    OUT,
+    STATE,
+    STARTS,
+    SLOTS,
+    KNOWN,
+    ACCEPTED,
+    VERIFIED,
+    stride_slots,
+    stride_xt,
+    stride_dt,
+    stride_bt,
+    stride_ct,
+    stride_zt,
+    stride_ot,
+    stride_state,
+    CHANNELS: tl.constexpr,
+    BC: tl.constexpr,
+    R: tl.constexpr,
+    R_BLOCK: tl.constexpr,
+    SOFTPLUS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Program (part of C, row). Everything is computed in float32."""
+    row = tl.program_id(1)
+    first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
+    if (slot < 0) | (count <= 0):
+        return
+    keep_all = keeps_all(VERIFIED, row)
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    r = tl.arange(0, R_BLOCK)
+    real_c = c < CHANNELS
+    real_r = r < R
+    tile = real_c[:, None] & real_r[None, :]
+    inside = c[:, None] * R + r[None, :]
+    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+        tl.float32
+    )
+    a = tl.load(A + inside, mask=tile, other=0.0)
+    bias = 0.0
+    if BIAS is not None:
+        bias = tl.load(BIAS + c, mask=real_c, other=0.0)
+    x_at = X + first * stride_xt + c
+    dt_at = DT + first * stride_dt + c
+    b_at = B + first * stride_bt + r
+    c_at = C + first * stride_ct + r
+    z_at = Z
+    if Z is not None:
+        z_at = Z + first * stride_zt + c
+    out_at = OUT + first * stride_ot + c
+    for t in range(count):
+        x = tl.load(x_at, mask=real_c, other=0.0).to(tl.float32)
+        dt = tl.load(dt_at, mask=real_c, other=0.0).to(tl.float32) + bias
+        b = tl.load(b_at, mask=real_r, other=0.0).to(tl.float32)
+        project = tl.load(c_at, mask=real_r, other=0.0).to(tl.float32)
+        if SOFTPLUS:
+            dt = softplus(dt)
+        state = state * tl.exp(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
+        y = tl.sum(state * project[None, :], 1)
+        if SKIP is not None:
+            y = y + tl.load(SKIP + c, mask=real_c, other=0.0) * x
+        if Z is not None:
+            y = y * silu(tl.load(z_at, mask=real_c, other=0.0).to(tl.float32))
+            z_at += stride_zt
+        tl.store(out_at, y.to(OUT.dtype.element_ty), mask=real_c)
+        if VERIFIED is not None:
+            kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
+            tl.store(
+                STATE + kept * stride_state + inside,
+                state.to(STATE.dtype.element_ty),
+                mask=tile & (kept >= 0) & (keep_all != 0),
+            )
+        x_at += stride_xt
+        dt_at += stride_dt
+        b_at += stride_bt
+        c_at += stride_ct
+        out_at += stride_ot
+    tl.store(
+        STATE + slot * stride_state + inside,
+        state.to(STATE.dtype.element_ty),
+        mask=tile & (keep_all == 0),
+    )
+
+
+def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+    """out: [T, C]; state: [slots, C, R], in place, in one launch."""
+    if empty(out, metadata):
+        return
+    check_slots(state)
+    x, dt, b, c = (dense(value) for value in (inputs.x, inputs.dt, inputs.b, inputs.c))
+    z = None if inputs.z is None else dense(inputs.z)
+    channels, size = inputs.a.shape
+    block = triton.next_power_of_2(size)
+    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else 128)
+    mamba1_kernel[(triton.cdiv(channels, part), metadata.state_indices.shape[0])](
+        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
+        *row_arguments(metadata),
+        x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
+        out.stride(0), state.stride(0),
+        CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
+        COLUMNS=metadata.state_indices.shape[1], num_warps=4, num_stages=2,
+    )  # fmt: skip

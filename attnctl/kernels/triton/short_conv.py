@@ -1,0 +1,220 @@
+"""The causal convolution in Triton: one launch for short rows, two for long ones.
+
+Short rows: a program computes its channels' outputs and shifts their state, each channel in one
+thread from first to last, so that reading and writing the same columns cannot race. Long rows:
+tiles of tokens in parallel, which all read the old state; then the shift.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attnctl.kernels.triton.state_rows import (
+    dense,
+    empty,
+    interpreting,
+    keeps_all,
+    number,
+    read_row,
+    row_arguments,
+    silu,
+)
+from attnctl.ops.short_conv import ShortConv
+from attnctl.runtime import StateMetadata
+
+SHORT = 8
+"""Tokens per row up to which one launch walks them."""
+
+TOKENS = 32
+
+
+@triton.jit
+def newest_column(ACCEPTED, row, LENGTH: tl.constexpr, DRAFTS: tl.constexpr):
+    """The state's column of the token just before this batch's first."""
+    newest = LENGTH - 1 - DRAFTS
+    if ACCEPTED is not None:
+        newest += tl.load(ACCEPTED + row) - 1
+    return newest
+
+
+@triton.jit
+def token_or_state(X, STATE, place, newest, known, real, stride_xt, stride_column):
+    """Channels of place 0, 1, ... of a row's tokens (X points at its first), or of -1, -2, ..."""
+    token = tl.load(X + place * stride_xt, mask=real & (place >= 0), other=0.0)
+    old = tl.load(
+        STATE + (newest + 1 + place) * stride_column,
+        mask=real & (place < 0) & known & (newest + 1 + place >= 0),
+        other=0.0,
+    )
+    return tl.where(place >= 0, token.to(tl.float32), old.to(tl.float32))
+
+
+@triton.jit
+def tap(WEIGHT, c, back: tl.constexpr, real, WIDTH: tl.constexpr):
+    """The weight of the token `back` places before, in float32."""
+    return tl.load(WEIGHT + c * WIDTH + WIDTH - 1 - back, mask=real, other=0.0)
+
+
+@triton.jit
+def short_rows_kernel(
+    X,
+    WEIGHT,
+    BIAS,
+    OUT,
+    STATE,
+    STARTS,
+    SLOTS,
+    KNOWN,
+    ACCEPTED,
+    VERIFIED,
+    stride_slots,
+    stride_xt,
+    stride_ot,
+    stride_state,
+    stride_column,
+    stride_channel,
+    CHANNELS: tl.constexpr,
+    BC: tl.constexpr,
+    WIDTH: tl.constexpr,
+    LENGTH: tl.constexpr,
+    DRAFTS: tl.constexpr,
+    SILU: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+):
+    """Program (part of C, row). OUTPUTS off: the shift alone, after tiles_kernel."""
+    row = tl.program_id(1)
+    # a conv state has one slot per row: the rejected drafts are columns of it
+    first, count, slot, _, known = read_row(STARTS, SLOTS, KNOWN, None, row, stride_slots)
+    if (slot < 0) | (count <= 0):
+        return
+    newest = newest_column(ACCEPTED, row, LENGTH, DRAFTS)
+    c = (tl.program_id(0) * BC + tl.arange(0, BC)).to(tl.int64)
+    real = c < CHANNELS
+    x_at = X + first * stride_xt + c
+    state_at = STATE + slot * stride_state + c * stride_channel
+    if OUTPUTS:
+        bias = 0.0
+        if BIAS is not None:
+            bias = tl.load(BIAS + c, mask=real, other=0.0)
+        w0 = tap(WEIGHT, c, 0, real, WIDTH)
+        w1 = tap(WEIGHT, c, 1, real, WIDTH)
+        h1 = token_or_state(x_at, state_at, -1, newest, known, real, stride_xt, stride_column)
+        w2 = w1
+        h2 = h1
+        w3 = w1
+        h3 = h1
+        if WIDTH > 2:
+            w2 = tap(WEIGHT, c, 2, real, WIDTH)
+            h2 = token_or_state(x_at, state_at, -2, newest, known, real, stride_xt, stride_column)
+        if WIDTH > 3:
+            w3 = tap(WEIGHT, c, 3, real, WIDTH)
+            h3 = token_or_state(x_at, state_at, -3, newest, known, real, stride_xt, stride_column)
+        out_at = OUT + first * stride_ot + c
+        for t in range(count):
+            x = tl.load(x_at + t * stride_xt, mask=real, other=0.0).to(tl.float32)
+            y = bias + x * w0 + h1 * w1
+            if WIDTH > 2:
+                y += h2 * w2
+            if WIDTH > 3:
+                y += h3 * w3
+            if SILU:
+                y = silu(y)
+            tl.store(out_at + t * stride_ot, y.to(OUT.dtype.element_ty), mask=real)
+            h3 = h2
+            h2 = h1
+            h1 = x
+    kept = LENGTH - DRAFTS
+    if VERIFIED is not None:
+        kept = tl.where(keeps_all(VERIFIED, row) != 0, kept + count - 1, kept)
+    for column in range(kept):
+        # every source lies behind its target, so going forward overwrites nothing still needed
+        place = count + column - kept
+        value = token_or_state(x_at, state_at, place, newest, known, real, stride_xt, stride_column)
+        at = state_at + column * stride_column
+        tl.store(at, value.to(STATE.dtype.element_ty), mask=real & (column < LENGTH))
+
+
+@triton.jit
+def tiles_kernel(
+    X,
+    WEIGHT,
+    BIAS,
+    OUT,
+    STATE,
+    STARTS,
+    SLOTS,
+    KNOWN,
+    ACCEPTED,
+    VERIFIED,
+    stride_slots,
+    stride_xt,
+    stride_ot,
+    stride_state,
+    stride_column,
+    stride_channel,
+    CHANNELS: tl.constexpr,
+    BC: tl.constexpr,
+    BT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    LENGTH: tl.constexpr,
+    DRAFTS: tl.constexpr,
+    SILU: tl.constexpr,
+):
+    """Program (part of C, row, tile of the row's tokens): outputs only, states are read."""
+    row = tl.program_id(1)
+    first, count, slot, _, known = read_row(STARTS, SLOTS, KNOWN, None, row, stride_slots)
+    begin = tl.program_id(2) * BT
+    if (slot < 0) | (begin >= count):
+        return
+    newest = newest_column(ACCEPTED, row, LENGTH, DRAFTS)
+    c = (tl.program_id(0) * BC + tl.arange(0, BC)).to(tl.int64)
+    t = (begin + tl.arange(0, BT)).to(tl.int64)
+    real_c = c < CHANNELS
+    real = (t < count)[:, None] & real_c[None, :]
+    x_at = X + first * stride_xt + c[None, :]
+    state_at = STATE + slot * stride_state + c[None, :] * stride_channel
+    y = tl.zeros([BT, BC], tl.float32)
+    for back in tl.static_range(WIDTH):
+        value = token_or_state(
+            x_at, state_at, (t - back)[:, None], newest, known, real, stride_xt, stride_column
+        )
+        y += value * tap(WEIGHT, c, back, real_c, WIDTH)[None, :]
+    if BIAS is not None:
+        y += tl.load(BIAS + c, mask=real_c, other=0.0)[None, :]
+    if SILU:
+        y = silu(y)
+    at = OUT + first * stride_ot + t[:, None] * stride_ot + c[None, :]
+    tl.store(at, y.to(OUT.dtype.element_ty), mask=real)
+
+
+def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+    """out: [T, C]; state: [slots, L, C] with any strides, in place."""
+    if empty(out, metadata):
+        return
+    x = dense(inputs.x)
+    channels, width = inputs.weight.shape
+    rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
+    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else 256)
+    arguments = (
+        x, number(inputs.weight), number(inputs.bias), out, state, *row_arguments(metadata),
+        x.stride(0), out.stride(0), *state.stride(),
+    )  # fmt: skip
+    constants: dict[str, Any] = {
+        "CHANNELS": channels,
+        "WIDTH": width,
+        "LENGTH": state.shape[1],
+        "DRAFTS": metadata.num_spec,
+        "SILU": inputs.activation == "silu",
+        "num_stages": 1,
+    }
+    short = longest <= SHORT
+    if not short:
+        tile = part if interpreting() else min(part, 128)
+        tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, TOKENS)
+        tiles_kernel[tiles](*arguments, BC=tile, BT=TOKENS, num_warps=4, **constants)
+    grid = triton.cdiv(channels, part), rows
+    short_rows_kernel[grid](*arguments, BC=part, OUTPUTS=short, num_warps=2, **constants)

@@ -1,0 +1,122 @@
+"""What the state-space kernels share: a row's tokens and slots, and the activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attnctl.exits import InputError
+from attnctl.runtime import StateMetadata
+
+
+@triton.jit
+def read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots):
+    """First token, number of tokens, slot of column 0, slot of the initial state, whether it is."""
+    first = tl.load(STARTS + row)
+    count = tl.load(STARTS + row + 1) - first
+    slots = SLOTS + row.to(tl.int64) * stride_slots
+    slot = tl.load(slots).to(tl.int64)
+    source = slot
+    if ACCEPTED is not None:
+        source = tl.load(slots + tl.load(ACCEPTED + row) - 1).to(tl.int64)
+    known = (tl.load(KNOWN + row) != 0) & (source >= 0)
+    return first.to(tl.int64), count, slot, source, known
+
+
+@triton.jit
+def keeps_all(VERIFIED, row):
+    """1 where the state after every token is kept, in a column each."""
+    kept = 0
+    if VERIFIED is not None:
+        kept = tl.load(VERIFIED + row).to(tl.int32)
+    return kept
+
+
+@triton.jit
+def column_slot(SLOTS, row, column, stride_slots, COLUMNS: tl.constexpr):
+    """The slot of one column of a row, -1 past the last."""
+    at = SLOTS + row.to(tl.int64) * stride_slots + column
+    return tl.load(at, mask=column < COLUMNS, other=-1).to(tl.int64)
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)) to float32's own precision, x itself beyond 20."""
+    # log1p(u) = 2 atanh(u / (2 + u)): a GPU's own log loses what 1 + u has rounded away
+    u = tl.exp(-tl.abs(x))
+    s = u / (2.0 + u)
+    q = s * s
+    series = 1.0 / 13.0 + q * (1.0 / 15.0)
+    series = 1.0 / 9.0 + q * (1.0 / 11.0 + q * series)
+    series = 1.0 / 5.0 + q * (1.0 / 7.0 + q * series)
+    series = 1.0 + q * (1.0 / 3.0 + q * series)
+    return tl.where(x > 20.0, x, tl.maximum(x, 0.0) + 2.0 * s * series)
+
+
+@triton.jit
+def change(x):
+    """exp(x) - 1 to float32's own precision, x at most 0.
+
+    state + state * change(g) instead of state * exp(g): over a thousand tokens the rounding of a
+    slow decay, close to 1, would add up.
+    """
+    series = 1.0 + x * (1.0 / 7.0) * (1.0 + x * (1.0 / 8.0))
+    series = 1.0 + x * (1.0 / 5.0) * (1.0 + x * (1.0 / 6.0) * series)
+    series = 1.0 + x * (1.0 / 3.0) * (1.0 + x * (1.0 / 4.0) * series)
+    return tl.where(x > -0.4, x * (1.0 + x * 0.5 * series), tl.exp(x) - 1.0)
+
+
+@triton.jit
+def silu(x):
+    return x / (1.0 + tl.exp(-x))
+
+
+def row_arguments(metadata: StateMetadata) -> tuple[Any, ...]:
+    """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED and the stride of SLOTS."""
+    slots = metadata.state_indices
+    slots = slots if slots.stride(1) == 1 else slots.contiguous()
+    return (
+        metadata.query_start_loc,
+        slots,
+        metadata.has_initial_state,
+        metadata.num_accepted,
+        metadata.speculative,
+        slots.stride(0),
+    )
+
+
+def dense(value: Tensor) -> Tensor:
+    """The tensor with a dense last dimension: itself where it has one."""
+    return value if value.stride(-1) == 1 else value.contiguous()
+
+
+def check_slots(state: Tensor) -> None:
+    """InputError where a slot is not dense: kernels step inside it without strides."""
+    wanted, size = [], 1
+    for width in reversed(state.shape[1:]):
+        wanted.append(size)
+        size *= width
+    found = list(state.stride()[1:])
+    if state.shape[0] and found != wanted[::-1]:
+        raise InputError(
+            f"state pool: a slot's strides must be {wanted[::-1]} (dense); they are {found}"
+        )
+
+
+def interpreting() -> bool:
+    """True where Triton's interpreter runs the kernels, which must not compute in bfloat16."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+def empty(out: Tensor, metadata: StateMetadata) -> bool:
+    """True where there is nothing to launch for."""
+    return out.numel() == 0 or metadata.state_indices.shape[0] == 0 or metadata.max_query_len == 0
+
+
+def number(value: Tensor | None) -> Tensor | None:
+    """A constant of the layer, dense and in float32."""
+    return None if value is None else value.to(torch.float32).contiguous()
