@@ -83,7 +83,7 @@ INLINE vu widen(vh h) { return __builtin_convertvector(h, vu); }
 #endif
 
 // keeps x in a register, so that it is loaded once and not once a use
-#if defined(__x86_64__)
+#if defined(__AVX__)
 #define IN_REGISTER(x) __asm__("" : "+x"(x))
 #else
 #define IN_REGISTER(x)
@@ -449,8 +449,7 @@ INLINE float round_to(float x, i32 mantissa, i32 lowest) {
   i32 exponent = (i32)(b >> 23) - 127;
   exponent = exponent < lowest ? lowest : exponent;
   float magic = __builtin_bit_cast(float, (u32)(exponent + 127 + 23 - mantissa) << 23) * 1.5f;
-  volatile float sum = x + magic;  // not folded away
-  return sum - magic;
+  return x + magic - magic;
 }
 
 INLINE u16 to_half(float x) {
@@ -1172,7 +1171,7 @@ static void write_row(const u8* from, u8* to, i64 width, i64 type, float scale, 
   for (i64 d = 0; d < width; d++) {
     float x = read_one<S>(from + d * S::size);
     if (type == TYPE_I8) {
-      float r = round_to(x * inverse, 0, 0);
+      float r = x * inverse + 12582912.0f - 12582912.0f;  // 1.5 * 2^23: to an integer
       to[d] = (u8)(i8)(r > 127.0f ? 127.0f : r > -127.0f ? r : -127.0f);
     } else if (type == TYPE_E4M3) {
       to[d] = to_e4m3(x / scale);
