@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnctl.compare import Comparison, compare, guarded, overrun
 from attnctl.kernels.cpu import Kernels
-from attnctl.ops import paged_inputs
+from attnctl.ops import paged_cases, paged_inputs
 from attnctl.ops.case import Value
 from attnctl.ops.paged import Paged, paged_attention
 
@@ -50,10 +50,10 @@ def poisoned(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> Tensor:
 
 def fill(kernels: Kernels, **changes: Value) -> Filled:
     """The batch of a case, all its context written by these kernels."""
-    case = paged_inputs.case(**{"page": 32, "layout": "HND", **changes})
+    case = paged_cases.case(**{"page": 32, "layout": "HND", **changes})
     batch = paged_inputs.build(case)
     dtype = CACHE_TYPES.get(str(case["kv_cache_dtype"]), batch.query.dtype)
-    width, width_v = paged_inputs.widths(case)
+    width, width_v = paged_cases.widths(case)
     shape = (batch.num_blocks, int(case["page"]), batch.key.shape[1], width + width_v)
     cache, params = poisoned(shape, dtype, str(case["layout"])), batch.params
     if dtype == torch.int8:

@@ -10,7 +10,7 @@ import torch
 
 from attnctl.kernels.cpu import Kernels, open_kernels
 from attnctl.kernels.cpu.fallback import TorchKernels
-from attnctl.ops import paged_inputs
+from attnctl.ops import paged_cases
 from attnctl.ops.paged import Paged, visible
 from attnctl.probe.realhost import RealHost
 from tests.kernels.cpu_batches import Filled, attend, fill, judge, reference
@@ -233,7 +233,7 @@ def test_queries_whose_last_dimension_is_not_dense(compiled: Kernels) -> None:
 
 def test_large_logits_stay_exact(compiled: Kernels) -> None:
     """Logits in the hundreds neither overflow nor lose the runner-up."""
-    case = paged_inputs.case(page=32, dtype="float32", queries="2", contexts="70")
+    case = paged_cases.case(page=32, dtype="float32", queries="2", contexts="70")
     filled = fill(compiled, **{k: case[k] for k in ("dtype", "queries", "contexts")})
     params = msgspec.structs.replace(filled.params, scale=40.0)
     again = Filled(batch=filled.batch, cache=filled.cache, params=params)

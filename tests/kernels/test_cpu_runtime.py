@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnctl.exits import InputError
-from attnctl.ops import paged_inputs
+from attnctl.ops import paged_cases, paged_inputs
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.runtime import Metadata, PagedRuntime, open_backend
 
@@ -38,7 +38,7 @@ def test_the_backend_opens_by_name(runtime: PagedRuntime) -> None:
 
 def test_one_batch_from_shape_to_output(runtime: PagedRuntime) -> None:
     """Cache in the order that the backend prefers, two writes, a forward: the specification."""
-    case = paged_inputs.case(page=32, dtype="bfloat16", head_size=96, head_size_v=64)
+    case = paged_cases.case(page=32, dtype="bfloat16", head_size=96, head_size_v=64)
     batch = paged_inputs.build(case)
     shape, order = runtime.cache_shape(batch.num_blocks, 32, 2, 96, 64), (0, 2, 1, 3)
     cache = torch.full([shape[x] for x in order], torch.nan, dtype=torch.bfloat16)
@@ -66,7 +66,7 @@ def test_one_batch_from_shape_to_output(runtime: PagedRuntime) -> None:
 
 def test_heads_that_do_not_divide_are_refused(runtime: PagedRuntime) -> None:
     """A cache in another order of dimensions is the usual reason, and the sentence says so."""
-    case = paged_inputs.case(page=32)
+    case = paged_cases.case(page=32)
     batch = paged_inputs.build(case)
     metadata = metadata_of(runtime, batch, batch.slots)
     cache = torch.zeros(batch.num_blocks, 2, 32, 128, dtype=torch.float16)
@@ -77,7 +77,7 @@ def test_heads_that_do_not_divide_are_refused(runtime: PagedRuntime) -> None:
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float16])
 def test_scales_of_the_wrong_kind_are_refused(runtime: PagedRuntime, dtype: torch.dtype) -> None:
     """An int8 cache without scale tensors, a float16 cache with them."""
-    case = paged_inputs.case(page=32)
+    case = paged_cases.case(page=32)
     batch = paged_inputs.build(case)
     metadata = metadata_of(runtime, batch, batch.slots)
     cache = torch.zeros(batch.num_blocks, 32, 2, 128, dtype=dtype)
@@ -89,7 +89,7 @@ def test_scales_of_the_wrong_kind_are_refused(runtime: PagedRuntime, dtype: torc
 
 def test_one_openmp_serves_torch_and_the_kernels(runtime: PagedRuntime) -> None:
     """Two of them in one process would fight for the processors."""
-    case = paged_inputs.case(page=32)
+    case = paged_cases.case(page=32)
     batch = paged_inputs.build(case)
     cache = torch.zeros(runtime.cache_shape(batch.num_blocks, 32, 2, 64), dtype=torch.float16)
     metadata = metadata_of(runtime, batch, batch.slots)
