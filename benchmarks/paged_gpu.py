@@ -1,7 +1,7 @@
 """Times the Triton paged-attention kernels on a GPU against FlashAttention-3 and others.
 
-    python benchmarks/paged_gpu.py [check] [ceilings] [decode] [prefill] [diffkv] [fp8] [sweep-decode]
-                                  [sweep-prefill]
+    python benchmarks/paged_gpu.py [check] [decode] [prefill] [diffkv] [fp8]
+                                   [sweep-decode] [sweep-prefill]
 
 First the outputs are checked against the specification in float64, then the times are medians:
 decode inside a CUDA graph, prefill by events with a flushed L2. The floor is the larger of bytes
