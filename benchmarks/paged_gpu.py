@@ -1,7 +1,7 @@
 """Times the Triton paged-attention kernels on a GPU against FlashAttention-3 and others.
 
-    python benchmarks/paged_gpu.py [check] [ceilings] [decode] [prefill] [diffkv] [fp8]
-                                  [sweep-decode] [sweep-prefill]
+    python benchmarks/paged_gpu.py [check] [decode] [prefill] [diffkv] [fp8]
+                                   [sweep-decode] [sweep-prefill]
 
 First the outputs are checked against the specification in float64, then the times are medians:
 decode inside a CUDA graph, prefill by events with a flushed L2. The floor is the larger of bytes
@@ -319,11 +319,16 @@ def time_group(name, shapes, pages, ceilings, fa3, vllm, *, graph, rows, **sizes
             "ours": milliseconds(batch.ours, graph=graph),
             "floor": ceilings.floor_ms(batch),
         }
+        calls = {"ours": batch.ours}
         for peer, make in (("fa3", fa3), ("vllm_triton", vllm)):
             if make is not None:
-                row[peer] = milliseconds(make(batch), graph=graph)
+                calls[peer] = make(batch)
+                row[peer] = milliseconds(calls[peer], graph=graph)
         if name == "prefill" and length == queries:
             row["sdpa"] = milliseconds(dense(batch), graph=False)
+        if not graph and isinstance(row["ours"], float) and row["ours"] < 1:
+            # so short a prompt is timed without the launch from Python too
+            row |= {f"{n}_graph": milliseconds(call, graph=True) for n, call in calls.items()}
         row["plan"] = (
             f"{chosen.kernel} {chosen.rows}x{chosen.tile} w{chosen.warps} s{chosen.stages} "
             f"seg{chosen.segments} desc{int(chosen.descriptors)}"
@@ -362,11 +367,13 @@ def report(row, batch):
 def summary(rows):
     """Geometric mean and worst ratio of each peer's time to ours, by group and page size."""
     groups = {}
-    for row in rows:
-        for peer in ("fa3", "vllm_triton", "sdpa"):
-            if isinstance(row.get(peer), float) and isinstance(row["ours"], float):
-                key = row["group"], row["shape"].rpartition(" ")[2], peer
-                groups.setdefault(key, []).append(row[peer] / row["ours"])
+    for row, (peer, timed) in product(
+        rows, product(("fa3", "vllm_triton", "sdpa"), ("", "_graph"))
+    ):
+        theirs, ours = row.get(peer + timed), row.get("ours" + timed)
+        if isinstance(theirs, float) and isinstance(ours, float):
+            key = row["group"], row["shape"].rpartition(" ")[2], peer + timed
+            groups.setdefault(key, []).append(theirs / ours)
     for (group, page, peer), ratios in groups.items():
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"{group} {page}: {mean:.2f}x of {peer} in the mean, {min(ratios):.2f}x at worst")

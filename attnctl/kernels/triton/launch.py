@@ -110,8 +110,18 @@ TUNED = {
 """Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
 
 
+# no card was there to time: the tiles that spill least when compiled (tools/cross_compile.py)
+RDNA = Knobs(
+    decode=Tiles(16, 32, 4, 1),
+    prefill=Tiles(64, 32, 8, 1),
+    wide=Tiles(32, 32, 8, 1),
+)
+
+
 def knobs_for(arch: str) -> Knobs:
-    """The tuned knobs of this arch, or the field's constants."""
+    """The knobs measured on this arch, those that compile well for it, or the constants."""
+    if arch.startswith(("gfx11", "gfx12")):
+        return RDNA
     return TUNED.get(arch) or Knobs()
 
 
