@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo import config as dynamo_config
 
 from attnctl.exits import InputError
-from attnctl.kernels.flex.attend import attend, batch_of, fused, unfused
+from attnctl.kernels.flex.attend import attend, batch_of, fused, mark_sizes, unfused
 from attnctl.kernels.packed_cache import PackedCache
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -36,6 +37,7 @@ class FlexAttention(PackedCache):
         self._compiled = compiled
         self._place = place
         self._run: Callable[..., Any] | None = None
+        self._families: set[tuple[Any, ...]] = set()
 
     def forward(
         self,
@@ -65,14 +67,19 @@ class FlexAttention(PackedCache):
             compiled = query.device.type != "cpu" or scores > UNFUSED_SCORES
         return self._fused if compiled else unfused
 
-    def _fused(self, *arguments: Any) -> Any:
-        from torch.fx.experimental import _config
-
+    def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
-            self._run = torch.compile(fused, dynamic=True, fullgraph=True)
-        # two lengths that happen to be equal must not be taken for one
-        with _config.patch(use_duck_shape=False):
-            return self._run(*arguments)
+            self._run = torch.compile(fused, fullgraph=True, dynamic=True)
+        family = (query.dtype, query.shape[1:], key.shape[1::2], value.shape[3], rest[5:])
+        family = (*family, rest[3] is None, rest[4] is None, query.device.type)
+        if family in self._families:
+            return self._run(query, key, value, *rest)
+        mark_sizes(query, key, value, *rest)
+        # a program may hold models of many shapes
+        with dynamo_config.patch(recompile_limit=1024):
+            found = self._run(query, key, value, *rest)
+        self._families.add(family)
+        return found
 
 
 def _check(heads: int, cache: Tensor, params: Paged) -> None:

@@ -61,7 +61,8 @@ def attend(
         query[found.token].transpose(1, 2),
         pages.key,
         pages.value,
-        (pages.logical, found.sequence, found.low, found.high, found.position),
+        pages.logical[found.sequence],
+        torch.stack((found.low, found.high, found.position), dim=-1),
         (lists.part_count, lists.part, lists.full_count, lists.full),
         cap,
         params.alibi_slopes,
@@ -98,29 +99,33 @@ def unfused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
 def _told(
     query: Tensor,
     key: Tensor,
-    mask: tuple[Tensor, ...],
+    logical: Tensor,
+    spans: Tensor,
     lists: tuple[Tensor, ...],
     cap: Tensor | None,
     slopes: Tensor | None,
     scale: float,
     size: int,
 ) -> tuple[Any, BlockMask, float, int]:
-    """The score function, the mask, the scale and the page size."""
-    logical, sequence, low, high, position = mask
+    """The score function, the mask, the scale and the page size.
+
+    logical: [W, M], what each page is to each item. spans: [W, Q, 3], what each row sees and where
+    it stands. Two tensors and no more: a captured tensor brings its sizes into the kernel, and
+    torch 2.13 writes C++ that confuses sizes where there are many.
+    """
 
     def place(item: Tensor, context: Tensor) -> Tensor:
-        page = logical[sequence[item], context // size]
-        return page * size + context % size
+        return logical[item, context // size] * size + context % size
 
     def sees(item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
         at = place(item, context)
-        return (at >= low[item, row]) & (at < high[item, row])
+        return (at >= spans[item, row, 0]) & (at < spans[item, row, 1])
 
     def biased(score: Tensor, item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
         if cap is not None:
             score = cap * torch.tanh(score / cap)
         if slopes is not None:
-            score = score + slopes[head] * (place(item, context) - position[item, row])
+            score = score + slopes[head] * (place(item, context) - spans[item, row, 2])
         return score
 
     part_count, part, full_count, full = lists
@@ -139,6 +144,22 @@ def _told(
         mask_mod=sees,
     )
     return biased, block_mask, scale, size
+
+
+def mark_sizes(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> None:
+    """Tells torch.compile which sizes never differ in a family; items and pages do."""
+    logical, spans, lists, _, slopes = rest[:5]
+    mark = torch._dynamo.mark_static
+    for tensor in (key, value):
+        mark(tensor, (0, 1, 3))
+    mark(query, (1, 2, 3))
+    mark(spans, (1, 2))
+    for tensor, dimensions in ((logical, (0, 1)), (spans, (0,))):
+        torch._dynamo.decorators.mark_unbacked(tensor, dimensions)
+    for tensor in lists:
+        mark(tensor, tuple(range(1, 3)))
+    if slopes is not None:
+        mark(slopes, 0)
 
 
 def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:
