@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._dynamo import config as dynamo_config
+from torch.fx.experimental import _config as fx_config
 
 from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import attend, batch_of, fused, mark_sizes, unfused
@@ -75,8 +76,9 @@ class FlexAttention(PackedCache):
         if family in self._families:
             return self._run(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
-        # a program may hold models of many shapes
-        with dynamo_config.patch(recompile_limit=1024):
+        # two lengths that happen to be equal must not be taken for one, and a program may hold
+        # models of many shapes
+        with fx_config.patch(use_duck_shape=False), dynamo_config.patch(recompile_limit=1024):
             found = self._run(query, key, value, *rest)
         self._families.add(family)
         return found
