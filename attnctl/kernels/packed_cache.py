@@ -6,6 +6,8 @@ any kernel that takes strides reads them in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -67,7 +69,41 @@ class PackedCache:
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
-        write_packed(key, value, cache, metadata.slot_mapping, params)
+        write = _kernel() if cache.is_cuda else None
+        if write is None:
+            write_packed(key, value, cache, metadata.slot_mapping, params)
+            return
+        keys, values = views(cache, key.shape[2])
+        write(key, value, keys, values, metadata.slot_mapping, params.k_scale, params.v_scale)
+
+
+def _kernel() -> Callable[..., None] | None:
+    """The bundled cache write, None without Triton."""
+    try:
+        from attnctl.kernels.triton.cache import write_cache
+    except ImportError:
+        return None
+    return write_cache
+
+
+def settle(out: Tensor | None, found: Tensor, query_start_loc: Tensor) -> Tensor:
+    """The result in `out` where one was given: rows of no sequence keep what they held."""
+    if out is None or out is found:
+        return found
+    live = torch.arange(found.shape[0], device=found.device) < query_start_loc[-1]
+    return out.copy_(torch.where(live[:, None, None], found, out))
+
+
+def refuse(name: str, params: Paged, **instead: str) -> None:
+    """InputError: the params ask for a feature that the kernel has not. instead: feature -> words.
+
+    Scales per token and head are always refused: they belong to the bundled kernels' int8 cache.
+    """
+    for feature, words in instead.items():
+        if getattr(params, feature) is not None:
+            raise InputError(f"{name}: {words}")
+    if isinstance(params.k_scale, Tensor) or isinstance(params.v_scale, Tensor):
+        raise InputError(f"{name}: takes one scale for all of K and one for V, not one a token")
 
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
