@@ -80,7 +80,9 @@ def attend(
     if flash.carried:
         return _carried(flash, query, key, value, metadata, params, out, sides, common)
     if params.sinks is not None and flash.version != 4:
-        raise InputError(f"{name}: sinks need FA4, or FA3 as vLLM builds it, which is not installed")
+        raise InputError(
+            f"{name}: sinks need FA4, or FA3 as vLLM builds it, which is not installed"
+        )
     if flash.version == 2:
         return _own2(name, flash, query, key, value, metadata, params, sides, common)
     if flash.version == 3:

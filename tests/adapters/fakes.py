@@ -170,10 +170,12 @@ def _flashinfer_run(planned: Arguments, run: Arguments) -> Tensor:
     lengths = (counts - 1) * planned["page_size"] + planned[f"{prefix}last_page_len"]
     rows = torch.arange(counts.shape[0] + 1).int() if decode else planned["qo_indptr"]
     query = run["q"]
-    assert query.shape[0] == int(rows[-1]) and query.dtype == planned["q_data_type"]
+    assert query.shape[0] == int(rows[-1])
+    assert query.dtype == planned["q_data_type"]
     assert run["out"].shape[0] == query.shape[0]
     keys, values = run["paged_kv_cache"]
-    assert keys.dtype == planned["kv_data_type"] and keys.shape[1] == planned["page_size"]
+    assert keys.dtype == planned["kv_data_type"]
+    assert keys.shape[1] == planned["page_size"]
     left = planned["window_left"]
     params = Paged(
         scale=planned["sm_scale"],
@@ -191,9 +193,7 @@ def _flashinfer_run(planned: Arguments, run: Arguments) -> Tensor:
 
 def as_table(starts: Tensor, indices: Tensor) -> Tensor:
     """A block table of ragged lists."""
-    pieces = [
-        indices[a:b] for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
-    ]
+    pieces = [indices[a:b] for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
     return torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
 
 

@@ -28,8 +28,9 @@ class FlexAttention(PackedCache):
     would take more than UNFUSED_SCORES elements. place: "cache" reads the keys and values where
     they are, "packed" copies the batch's pages, "auto" the first on a GPU where the cache allows.
 
-    One kernel is compiled for each of: head counts, widths, dtype, page size, and softcap and ALiBi
-    or not; never for other lengths, windows, chunks, ranges or scales of the same layer.
+    One kernel is compiled for each of: head counts, widths, dtype, page size, scale, softcap or not,
+    ALiBi or not, and few or many query tokens a sequence; none for other lengths, windows, chunks
+    or ranges.
     """
 
     name = "FLEX_ATTENTION"
@@ -71,8 +72,9 @@ class FlexAttention(PackedCache):
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
             self._run = torch.compile(fused, fullgraph=True, dynamic=True)
-        family = (query.dtype, query.shape[1:], key.shape[1::2], value.shape[3], rest[5:])
-        family = (*family, rest[3] is None, rest[4] is None, query.device.type)
+        shapes = (query.shape[1:], key.shape[1::2], value.shape[3])
+        features = (rest[3] is None, rest[4] is None, *rest[5:])
+        family = (query.dtype, query.device.type, shapes, features)
         if family in self._families:
             return self._run(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)

@@ -106,11 +106,10 @@ class UnifiedAttention(PackedCache):
         return self._aiter
 
     def _scale(self, device: torch.device, shape: tuple[int, int], scale: Any) -> Tensor:
-        found = self._scales.get((device, *shape, scale))
-        if found is None:
-            found = torch.full(shape, scale, dtype=torch.float32, device=device)
-            self._scales[(device, *shape, scale)] = found
-        return found
+        key = (device, *shape, scale)
+        if key not in self._scales:
+            self._scales[key] = torch.full(shape, scale, dtype=torch.float32, device=device)
+        return self._scales[key]
 
 
 def _takes(params: Paged, size: int) -> bool:
