@@ -28,9 +28,9 @@ class FlexAttention(PackedCache):
     would take more than UNFUSED_SCORES elements. place: "cache" reads the keys and values where
     they are, "packed" copies the batch's pages, "auto" the first on a GPU where the cache allows.
 
-    One kernel is compiled for each of: head counts, widths, dtype, page size, scale, softcap or not,
-    ALiBi or not, and few or many query tokens a sequence; none for other lengths, windows, chunks
-    or ranges.
+    One kernel is compiled for each of: head counts, widths, dtype, page size, scale, softcap or
+    none, ALiBi or none, and few or many query tokens a sequence; no other for other lengths,
+    windows, chunks or ranges.
     """
 
     name = "FLEX_ATTENTION"
