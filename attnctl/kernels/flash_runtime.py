@@ -11,7 +11,7 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import Flash, FlashMetadata, Load, attend, find, summed
-from attnctl.kernels.packed_cache import PackedCache, refuse, settle, views
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.ops.paged import Paged
@@ -77,7 +77,7 @@ class FlashAttention(PackedCache):
         flash = self._found.get(key) or self._find(key, query, unequal)
         flat, mask = unchunked(self.name, metadata, params, tokens, cache.shape[1])
         found = attend(self.name, flash, query, views(cache, width), flat, mask, out)
-        return settle(out, found, metadata.query_start_loc)
+        return self._settle(out, found, metadata)
 
     def _refuse(self, params: Paged) -> None:
         refuse(

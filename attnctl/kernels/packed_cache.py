@@ -21,6 +21,7 @@ class PackedCache:
 
     name = ""
     block_multiple = 16
+    _live: tuple[Metadata, Tensor] | None = None
 
     def get_name(self) -> str:
         return self.name
@@ -77,6 +78,20 @@ class PackedCache:
         write(key, value, keys, values, metadata.slot_mapping, params.k_scale, params.v_scale)
 
 
+    def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
+        """The result in `out` where one was given: rows of no sequence keep what they held.
+
+        Which rows those are is found once for a batch, so that its layers pay one launch each.
+        """
+        if out is None or out is found:
+            return found
+        live = self._live
+        if live is None or live[0] is not metadata or live[1].shape[0] != found.shape[0]:
+            index = torch.arange(found.shape[0], device=found.device)
+            live = self._live = (metadata, (index < metadata.query_start_loc[-1])[:, None, None])
+        return torch.where(live[1], found, out, out=out)
+
+
 def _kernel() -> Callable[..., None] | None:
     """The bundled cache write, None without Triton."""
     try:
@@ -84,14 +99,6 @@ def _kernel() -> Callable[..., None] | None:
     except ImportError:
         return None
     return write_cache
-
-
-def settle(out: Tensor | None, found: Tensor, query_start_loc: Tensor) -> Tensor:
-    """The result in `out` where one was given: rows of no sequence keep what they held."""
-    if out is None or out is found:
-        return found
-    live = torch.arange(found.shape[0], device=found.device) < query_start_loc[-1]
-    return out.copy_(torch.where(live[:, None, None], found, out))
 
 
 def refuse(name: str, params: Paged, **instead: str) -> None:

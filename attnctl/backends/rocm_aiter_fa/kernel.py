@@ -16,7 +16,7 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import summed, window
-from attnctl.kernels.packed_cache import PackedCache, refuse, settle, views
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -61,7 +61,7 @@ class AiterAttention(PackedCache):
             window_size=window(mask),
             alibi_slopes=mask.alibi_slopes,
         )
-        return settle(out, found, metadata.query_start_loc)
+        return self._settle(out, found, metadata)
 
     def _refuse(self, cache: Tensor, params: Paged) -> None:
         refuse(
