@@ -77,7 +77,6 @@ class PackedCache:
         keys, values = views(cache, key.shape[2])
         write(key, value, keys, values, metadata.slot_mapping, params.k_scale, params.v_scale)
 
-
     def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
         """The result in `out` where one was given: rows of no sequence keep what they held.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from attnctl.compare import compare
 from attnctl.exits import InputError
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
-from attnctl.kernels.flex.pages import in_place, packed
+from attnctl.kernels.flex.pages import in_place, keys_and_values, packed
 from attnctl.ops.case import Case
 from attnctl.ops.paged import paged_attention, visible
 from attnctl.ops.paged_cases import PHASES, case
@@ -115,6 +116,21 @@ def test_pages_that_sequences_share_are_read_by_each() -> None:
         torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
 
 
+def test_layers_of_one_batch_share_what_the_mask_makes_of_it() -> None:
+    """Another mask, another batch and other ranges are another matter."""
+    runtime = FlexAttention(False)
+    batch = build(case(queries="2+2", contexts="40+33", ranges=True, dtype="float32"))
+    metadata, cache = metadata_of(batch), cache_of(batch, 0.0)
+    sliding = msgspec.structs.replace(batch.params, window=5)
+    moved = msgspec.structs.replace(batch.params, prefix_ranges=batch.params.prefix_ranges + 9)
+    for params in (batch.params, sliding, moved, batch.params, sliding):
+        given = msgspec.structs.replace(batch, params=params)
+        found = runtime.forward(batch.query, cache, metadata, params)
+        wanted = specified(given, cache)
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+        assert len(runtime._batches) <= 3
+
+
 def test_values_that_no_token_sees_may_be_nan() -> None:
     """NaN before the window and after the end reaches no output of the packed copy."""
     batch = build(case(queries="2", contexts="60", window=8, dtype="float32"))
@@ -131,7 +147,9 @@ def test_in_place_only_free_slots_of_last_pages_are_made_finite() -> None:
     batch = build(case(queries="1+0+2", contexts="20+0+33", dtype="float32"))
     cache = cache_of(batch, torch.nan)
     before = cache.clone()
-    pages = in_place(cache, batch.query.shape[2], metadata_of(batch))
+    metadata, width = metadata_of(batch), batch.query.shape[2]
+    pages = in_place(metadata, cache.shape[0], 16)
+    _, value = keys_and_values(cache, width, pages, metadata, cache.dtype)
     changed = (cache.isnan() != before.isnan()).flatten(2).any(-1)
     wanted = torch.zeros_like(changed)
     wanted[batch.block_table[0, 1], 4:] = True
@@ -139,7 +157,7 @@ def test_in_place_only_free_slots_of_last_pages_are_made_finite() -> None:
     assert torch.equal(changed, wanted)
     held = before[~before.isnan()]
     assert torch.equal(cache[~before.isnan()], held)
-    assert pages.value.untyped_storage().data_ptr() == cache.untyped_storage().data_ptr()
+    assert value.untyped_storage().data_ptr() == cache.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -149,8 +167,7 @@ def test_block_lists_name_the_pages_that_rows_see_and_no_others(name: str, phase
     batch = build(case(**{**PHASES[phase], **MASKS[name], "dtype": "float32"}))
     metadata = metadata_of(batch)
     found = items(metadata, batch.params, batch.query.shape[0])
-    cache = cache_of(batch, 0.0)
-    pages = packed(cache, batch.query.shape[2], metadata, found, torch.float32)
+    pages = packed(metadata, found, 16)
     lists = blocks(found, pages, 16)
     for item in range(found.sequence.shape[0]):
         part = lists.part[item, 0, 0, : int(lists.part_count[item])].tolist()
