@@ -100,7 +100,8 @@ def _where(backend: Backend, machine: Machine) -> tuple[str, Level]:
 
 def _reasons(backend: Backend, subject: Subject, level: Level) -> Iterator[Finding]:
     rules = backend.rules
-    if level == "interpret":
+    # what calls an installed package has no kernels to interpret: it asks for its machine
+    if level == "interpret" and backend.kernel == "bundled":
         rules = (*INTERPRETER, *(rule for rule in rules if rule.about == "layer"))
     for rule in rules:
         finding = rule.check(subject)

@@ -6,6 +6,8 @@ any kernel that takes strides reads them in place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ class PackedCache:
 
     name = ""
     block_multiple = 16
+    _live: tuple[Metadata, Tensor] | None = None
 
     def get_name(self) -> str:
         return self.name
@@ -67,7 +70,46 @@ class PackedCache:
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
-        write_packed(key, value, cache, metadata.slot_mapping, params)
+        write = _kernel() if cache.is_cuda else None
+        if write is None:
+            write_packed(key, value, cache, metadata.slot_mapping, params)
+            return
+        keys, values = views(cache, key.shape[2])
+        write(key, value, keys, values, metadata.slot_mapping, params.k_scale, params.v_scale)
+
+    def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
+        """The result in `out` where one was given: rows of no sequence keep what they held.
+
+        Which rows those are is found once for a batch, so that its layers pay one launch each.
+        """
+        if out is None or out is found:
+            return found
+        live = self._live
+        if live is None or live[0] is not metadata or live[1].shape[0] != found.shape[0]:
+            index = torch.arange(found.shape[0], device=found.device)
+            live = self._live = (metadata, (index < metadata.query_start_loc[-1])[:, None, None])
+        return torch.where(live[1], found, out, out=out)
+
+
+def _kernel() -> Callable[..., None] | None:
+    """The bundled cache write, None without Triton."""
+    try:
+        from attnctl.kernels.triton.cache import write_cache
+    except ImportError:
+        return None
+    return write_cache
+
+
+def refuse(name: str, params: Paged, **instead: str) -> None:
+    """InputError: the params ask for a feature that the kernel has not. instead: feature -> words.
+
+    Scales per token and head are always refused: they belong to the bundled kernels' int8 cache.
+    """
+    for feature, words in instead.items():
+        if getattr(params, feature) is not None:
+            raise InputError(f"{name}: {words}")
+    if isinstance(params.k_scale, Tensor) or isinstance(params.v_scale, Tensor):
+        raise InputError(f"{name}: takes one scale for all of K and one for V, not one a token")
 
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ def flash_version(subject: Subject) -> int | None:
     cc = capability_of(subject)
     if cc is None:
         return None
-    for version in _suitable(cc, subject.layer):
+    for version in suitable_versions(cc, subject.layer):
         if _has(subject, version):
             return version
     return None
@@ -44,7 +44,7 @@ def _has(subject: Subject, version: int) -> bool:
     return version == 4 or compiled is None or str(version) in compiled.split(",")
 
 
-def _suitable(cc: Version, layer: Layer) -> list[int]:
+def suitable_versions(cc: Version, layer: Layer) -> list[int]:
     """The versions that take this layer on this device, the preferred one first."""
     return [version for version in _preference(cc, layer) if _device_takes(version, cc)]
 
@@ -81,7 +81,7 @@ def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
         version = flash_version(subject)
         if version is not None:
             return met("flash_version", wanted, f"FA{version}", "packages")
-        suitable = _suitable(cc, subject.layer)
+        suitable = suitable_versions(cc, subject.layer)
         if not suitable:
             return unmet("flash_version", wanted, "none takes this device and layer", "rules")
         fix = INSTALL[PACKAGES[suitable[0]]]

@@ -55,4 +55,5 @@ BACKEND = Backend(
     ),
     block_multiple=16,
     block_multiple_on={"xpu": 64},
+    kernel="adapter",
 )

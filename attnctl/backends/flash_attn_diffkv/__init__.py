@@ -48,4 +48,5 @@ BACKEND = Backend(
     ),
     ranks=(Rank(platform="cuda", place=20),),
     block_multiple=16,
+    kernel="adapter",
 )

@@ -49,4 +49,5 @@ BACKEND = Backend(
         Rank(platform="cuda", place=30),
     ),
     block_sizes=(16, 32, 64),
+    kernel="adapter",
 )

@@ -53,4 +53,5 @@ BACKEND = Backend(
         Rank(platform="cpu", place=50),
     ),
     block_multiple=16,
+    kernel="bundled",
 )

@@ -7,27 +7,30 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo import config as dynamo_config
+from torch.fx.experimental import _config as fx_config
 
 from attnctl.exits import InputError
-from attnctl.kernels.flex.attend import attend, batch_of, fused, unfused
+from attnctl.kernels.flex.attend import Batch, attend, batch_of, fused, mark_sizes, unfused
 from attnctl.kernels.packed_cache import PackedCache
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
-UNFUSED_SCORES = 1 << 24
-"""Scores up to which a processor computes unfused: at 64 MB they cost less than the minute for
-which the C++ kernel compiles."""
+UNFUSED_SCORES = 1 << 22
+"""Scores a head up to which a processor computes unfused: they cost less than the minute for which
+the C++ kernel compiles."""
 
 
 class FlexAttention(PackedCache):
     """PagedRuntime on torch's flex_attention.
 
-    compiled: True or False; None compiles on a GPU, and on a processor for batches whose scores
-    would take more than UNFUSED_SCORES elements. place: "cache" reads the keys and values where
+    compiled: True or False; None compiles on a GPU, and on a processor for batches of more than
+    UNFUSED_SCORES scores a head. place: "cache" reads the keys and values where
     they are, "packed" copies the batch's pages, "auto" the first on a GPU where the cache allows.
 
-    One kernel is compiled for each of: head counts, widths, dtype, page size, and softcap and ALiBi
-    or not; never for other lengths, windows, chunks, ranges or scales of the same layer.
+    One kernel is compiled for each of: head counts, widths, dtype, page size, scale, softcap or
+    none, ALiBi or none, and few or many query tokens a sequence; no other for other lengths,
+    windows, chunks or ranges.
     """
 
     name = "FLEX_ATTENTION"
@@ -36,6 +39,8 @@ class FlexAttention(PackedCache):
         self._compiled = compiled
         self._place = place
         self._run: Callable[..., Any] | None = None
+        self._batches: list[tuple[Metadata, Tensor | None, object, Batch]] = []
+        self._families: set[tuple[Any, ...]] = set()
 
     def forward(
         self,
@@ -52,27 +57,50 @@ class FlexAttention(PackedCache):
             out = query.new_zeros(tokens, heads, cache.shape[3] - width)
         if tokens == 0 or metadata.seq_lens.shape[0] == 0 or metadata.max_query_len == 0:
             return out
-        size = cache.shape[1]
-        batch = batch_of(cache, width, metadata, params, tokens, query.dtype, place=self._place)
-        found = attend(query, batch, params, size, self._function(query, batch.pages.key))
+        batch = self._batch(cache, metadata, params, tokens, query.dtype)
+        function = self._function(batch, cache)
+        found = attend(query, cache, metadata, batch, params, function)
         written = batch.items.written[:, None, None]
-        return out.copy_(torch.where(written, found, out))
+        return torch.where(written, found, out, out=out)
 
-    def _function(self, query: Tensor, key: Tensor) -> Callable[..., Any]:
+    def _batch(
+        self, cache: Tensor, metadata: Metadata, params: Paged, tokens: int, dtype: torch.dtype
+    ) -> Batch:
+        """The batch cut up for this mask, as it was for the layer before where that is the same."""
+        ranges = params.prefix_ranges
+        mask = (params.causal, params.window, params.window_right, params.chunk)
+        layout = (cache.shape[0], cache.shape[1], cache.stride(), cache.dtype, dtype, tokens)
+        for of, was, key, batch in self._batches:
+            if of is metadata and was is ranges and key == (mask, layout):
+                return batch
+        batch = batch_of(cache, metadata, params, tokens, dtype, place=self._place)
+        # a hybrid model's layers take turns between few masks of one batch
+        kept = [one for one in self._batches if one[0] is metadata][-7:]
+        self._batches = [*kept, (metadata, ranges, (mask, layout), batch)]
+        return batch
+
+    def _function(self, batch: Batch, cache: Tensor) -> Callable[..., Any]:
         compiled = self._compiled
         if compiled is None:
-            scores = query.shape[0] * query.shape[1] * key.shape[2]
-            compiled = query.device.type != "cpu" or scores > UNFUSED_SCORES
+            scores = batch.spans[..., 0].numel() * batch.logical.shape[1] * cache.shape[1]
+            compiled = cache.device.type != "cpu" or scores > UNFUSED_SCORES
         return self._fused if compiled else unfused
 
-    def _fused(self, *arguments: Any) -> Any:
-        from torch.fx.experimental import _config
-
+    def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
-            self._run = torch.compile(fused, dynamic=True, fullgraph=True)
-        # two lengths that happen to be equal must not be taken for one
-        with _config.patch(use_duck_shape=False):
-            return self._run(*arguments)
+            self._run = torch.compile(fused, fullgraph=True, dynamic=True)
+        shapes = (query.shape[1:], key.shape[1::2], value.shape[3])
+        features = (rest[3] is None, rest[4] is None, *rest[5:])
+        family = (query.dtype, query.device.type, shapes, features)
+        if family in self._families:
+            return self._run(query, key, value, *rest)
+        mark_sizes(query, key, value, *rest)
+        # two lengths that happen to be equal must not be taken for one, and a program may hold
+        # models of many shapes
+        with fx_config.patch(use_duck_shape=False), dynamo_config.patch(recompile_limit=1024):
+            found = self._run(query, key, value, *rest)
+        self._families.add(family)
+        return found
 
 
 def _check(heads: int, cache: Tensor, params: Paged) -> None:

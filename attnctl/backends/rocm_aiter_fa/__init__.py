@@ -37,4 +37,5 @@ BACKEND = Backend(
     ),
     ranks=(Rank(platform="rocm", place=20),),
     block_sizes=(16, 32),
+    kernel="adapter",
 )

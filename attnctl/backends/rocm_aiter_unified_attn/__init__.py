@@ -78,4 +78,5 @@ BACKEND = Backend(
     ),
     block_multiple=16,
     prefers_block=64,
+    kernel="bundled",
 )

@@ -37,4 +37,5 @@ BACKEND = Backend(
     ),
     ranks=(Rank(platform="rocm", place=10),),
     block_multiple=16,
+    kernel="adapter",
 )

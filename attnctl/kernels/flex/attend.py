@@ -14,22 +14,33 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import Items, items
-from attnctl.kernels.flex.pages import Pages, in_place, in_place_possible, packed
+from attnctl.kernels.flex.pages import (
+    Pages,
+    in_place,
+    in_place_possible,
+    keys_and_values,
+    packed,
+)
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """All tensors of a call but the query: they depend on the batch and the mask alone."""
+    """What depends on the batch and the mask alone, so that the layers of a group share it.
+
+    logical: [W, M], what each page is to each item. spans: [W, Q, 3], what each row sees and where
+    it stands.
+    """
 
     items: Items
     pages: Pages
-    block_lists: Any
+    logical: Tensor
+    spans: Tensor
+    lists: tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def batch_of(
     cache: Tensor,
-    width: int,
     metadata: Metadata,
     params: Paged,
     tokens: int,
@@ -39,34 +50,45 @@ def batch_of(
 ) -> Batch:
     """place: "auto" (in the cache on a GPU where it can be, else packed), "cache" or "packed"."""
     found = items(metadata, params, tokens)
-    possible = in_place_possible(cache, dtype)
-    if place == "cache" or (place == "auto" and possible and cache.device.type != "cpu"):
-        pages = in_place(cache, width, metadata)
+    size = cache.shape[1]
+    possible = in_place_possible(cache, dtype) and cache.device.type != "cpu"
+    if place == "cache" or (place == "auto" and possible):
+        pages = in_place(metadata, cache.shape[0], size)
     else:
-        pages = packed(cache, width, metadata, found, dtype)
-    return Batch(found, pages, blocks(found, pages, cache.shape[1]))
+        pages = packed(metadata, found, size)
+    lists = blocks(found, pages, size)
+    return Batch(
+        found,
+        pages,
+        pages.logical[found.sequence],
+        torch.stack((found.low, found.high, found.position), dim=-1),
+        (lists.part_count, lists.part, lists.full_count, lists.full),
+    )
 
 
 def attend(
-    query: Tensor, batch: Batch, params: Paged, size: int, run: Callable[..., Any]
+    query: Tensor,
+    cache: Tensor,
+    metadata: Metadata,
+    batch: Batch,
+    params: Paged,
+    run: Callable[..., Any],
 ) -> Tensor:
     """[T, H, Dv] from [T, H, D]; rows of no sequence hold what an item of theirs would.
 
     run: `unfused`, or `fused` compiled.
     """
-    found, pages, lists = batch.items, batch.pages, batch.block_lists
-    softcap = params.softcap
-    cap = None if softcap is None else torch.full((), softcap, device=query.device)
+    found, softcap = batch.items, params.softcap
     rows = run(
         query[found.token].transpose(1, 2),
-        pages.key,
-        pages.value,
-        (pages.logical, found.sequence, found.low, found.high, found.position),
-        (lists.part_count, lists.part, lists.full_count, lists.full),
-        cap,
+        *keys_and_values(cache, query.shape[2], batch.pages, metadata, query.dtype),
+        batch.logical,
+        batch.spans,
+        batch.lists,
+        None if softcap is None else torch.full((), softcap, device=query.device),
         params.alibi_slopes,
         params.scale,
-        size,
+        cache.shape[1],
     )
     return rows.transpose(1, 2)[found.item, found.row]
 
@@ -98,29 +120,33 @@ def unfused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
 def _told(
     query: Tensor,
     key: Tensor,
-    mask: tuple[Tensor, ...],
+    logical: Tensor,
+    spans: Tensor,
     lists: tuple[Tensor, ...],
     cap: Tensor | None,
     slopes: Tensor | None,
     scale: float,
     size: int,
 ) -> tuple[Any, BlockMask, float, int]:
-    """The score function, the mask, the scale and the page size."""
-    logical, sequence, low, high, position = mask
+    """The score function, the mask, the scale and the page size.
+
+    logical: [W, M], what each page is to each item. spans: [W, Q, 3], what each row sees and where
+    it stands. Two tensors and no more: a captured tensor brings its sizes into the kernel, and
+    torch 2.13 writes C++ that confuses sizes where there are many.
+    """
 
     def place(item: Tensor, context: Tensor) -> Tensor:
-        page = logical[sequence[item], context // size]
-        return page * size + context % size
+        return logical[item, context // size] * size + context % size
 
     def sees(item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
         at = place(item, context)
-        return (at >= low[item, row]) & (at < high[item, row])
+        return (at >= spans[item, row, 0]) & (at < spans[item, row, 1])
 
     def biased(score: Tensor, item: Tensor, head: Tensor, row: Tensor, context: Tensor) -> Tensor:
         if cap is not None:
             score = cap * torch.tanh(score / cap)
         if slopes is not None:
-            score = score + slopes[head] * (place(item, context) - position[item, row])
+            score = score + slopes[head] * (place(item, context) - spans[item, row, 2])
         return score
 
     part_count, part, full_count, full = lists
@@ -139,6 +165,22 @@ def _told(
         mask_mod=sees,
     )
     return biased, block_mask, scale, size
+
+
+def mark_sizes(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> None:
+    """Tells torch.compile which sizes never differ in a family; items and pages do."""
+    logical, spans, lists, _, slopes = rest[:5]
+    mark = torch._dynamo.mark_static
+    for tensor in (key, value):
+        mark(tensor, (0, 1, 3))
+    mark(query, (1, 2, 3))
+    mark(spans, (1, 2))
+    for tensor, dimensions in ((logical, (0, 1)), (spans, (0,))):
+        torch._dynamo.decorators.mark_unbacked(tensor, dimensions)
+    for tensor in lists:
+        mark(tensor, tuple(range(1, 3)))
+    if slopes is not None:
+        mark(slopes, 0)
 
 
 def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:

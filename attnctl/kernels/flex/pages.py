@@ -23,13 +23,17 @@ from attnctl.runtime import Metadata
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """key: [1, Hk, M * P, D], value: [1, Hk, M * P, Dv] over M pages, M at least 2. table: [B, p]
-    int64, the page of each sequence's p-th. logical: [B, M] int32, the inverse, -1 where none."""
+    """The context of a batch: M pages, M at least 2.
 
-    key: Tensor
-    value: Tensor
+    table: [B, p] int64, the page of each sequence's p-th. logical: [B, M] int32, the inverse, -1
+    where none. Of the packed copy also: source: [M] int64, the cache's page; seen: [M, P] bool,
+    whether any token sees the row.
+    """
+
     table: Tensor
     logical: Tensor
+    source: Tensor | None = None
+    seen: Tensor | None = None
 
 
 def in_place_possible(cache: Tensor, dtype: torch.dtype) -> bool:
@@ -37,41 +41,51 @@ def in_place_possible(cache: Tensor, dtype: torch.dtype) -> bool:
     return cache.dtype is dtype and pages > 1 and cache.stride(0) == size * cache.stride(1)
 
 
-def in_place(cache: Tensor, width: int, metadata: Metadata) -> Pages:
-    """The cache itself. Makes the slots after each sequence's last token finite."""
-    _finite_ends(views(cache, width)[1], metadata)
-    key, value = (part.flatten(0, 1).transpose(0, 1)[None] for part in views(cache, width))
-    held = _held(metadata, cache.shape[1])
-    table = metadata.block_table[:, : held.shape[1]].long()
-    return Pages(key, value, table, _inverse(table, held, cache.shape[0]))
-
-
-def packed(
-    cache: Tensor, width: int, metadata: Metadata, found: Items, dtype: torch.dtype
-) -> Pages:
-    """A copy of the batch's pages, in order."""
-    size = cache.shape[1]
+def in_place(metadata: Metadata, pages: int, size: int) -> Pages:
+    """The cache itself, of so many pages."""
     held = _held(metadata, size)
     table = metadata.block_table[:, : held.shape[1]].long()
-    position = torch.arange(held.shape[1] * size, device=cache.device).view(-1, size)
+    return Pages(table, _inverse(table, held, pages))
+
+
+def packed(metadata: Metadata, found: Items, size: int) -> Pages:
+    """A copy of the batch's pages, in order."""
+    held = _held(metadata, size)
+    source = metadata.block_table[:, : held.shape[1]].long()
+    position = torch.arange(held.shape[1] * size, device=held.device).view(-1, size)
     low, high = _ends(found, held.shape[0])
     seen = (position >= low[:, None, None]) & (position < high[:, None, None])
-    if cache.device.type == "cpu":
+    if held.device.type == "cpu":
         # nothing waits here, so that the copy is as long as the batch and not as its bound
-        table, seen, order = table[held], seen[held], held.flatten().cumsum(0) - 1
+        source, seen, order = source[held], seen[held], held.flatten().cumsum(0) - 1
     else:
-        table, seen, order = table.flatten(), seen.flatten(0, 1), torch.arange(held.numel())
-    short = max(0, 2 - table.shape[0])
-    table, seen = _pad(table, short), _pad(seen, short)
-    stored_key, stored_value = views(cache[table], width)
-    value = torch.where(seen[..., None, None], stored_value.to(dtype), 0)
-    order = order.to(cache.device).view_as(held).clamp(min=0)
-    return Pages(
-        stored_key.to(dtype).flatten(0, 1).transpose(0, 1)[None],
-        value.flatten(0, 1).transpose(0, 1)[None],
-        order,
-        _inverse(order, held, table.shape[0]),
-    )
+        source, seen = source.flatten(), seen.flatten(0, 1)
+        order = torch.arange(held.numel(), device=held.device)
+    short = max(0, 2 - source.shape[0])
+    source, seen = _pad(source, short), _pad(seen, short)
+    order = order.view_as(held).clamp(min=0)
+    return Pages(order, _inverse(order, held, source.shape[0]), source, seen)
+
+
+def keys_and_values(
+    cache: Tensor, width: int, pages: Pages, metadata: Metadata, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """[1, Hk, M * P, D] and [1, Hk, M * P, Dv]: views of the cache, or the packed copy.
+
+    In place, makes the slots after each sequence's last token finite.
+    """
+    if pages.source is None or pages.seen is None:
+        key, value = views(cache, width)
+        _finite_ends(value, metadata)
+    else:
+        key, value = views(cache[pages.source], width)
+        key = key.to(dtype)
+        value = torch.where(pages.seen[..., None, None], value.to(dtype), 0)
+    return _flat(key), _flat(value)
+
+
+def _flat(part: Tensor) -> Tensor:
+    return part.flatten(0, 1).transpose(0, 1)[None]
 
 
 def _held(metadata: Metadata, size: int) -> Tensor:

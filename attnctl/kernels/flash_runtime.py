@@ -1,0 +1,116 @@
+"""The runtime of the FlashAttention backends: which version, and what none of them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import torch
+from torch import Tensor
+
+from attnctl.exits import InputError
+from attnctl.kernels.chunks import unchunked
+from attnctl.kernels.flash import Flash, FlashMetadata, Load, attend, find, summed
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.layer import Layer, Options, layer_of
+from attnctl.model.spec import LayerGroup, ModelSpec
+from attnctl.ops.paged import Paged
+from attnctl.requirements.flash import suitable_versions
+from attnctl.runtime import Metadata
+
+Capability = Callable[[torch.device], tuple[int, int]]
+
+
+class FlashAttention(PackedCache):
+    """PagedRuntime on FlashAttention. The version is that of the rules, where it can be loaded.
+
+    load: import_module, or what stands for it. capability: a device's compute capability.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        load: Load = import_module,
+        capability: Capability = torch.cuda.get_device_capability,
+    ) -> None:
+        self.name = name
+        self._load = load
+        self._capability = capability
+        self._found: dict[tuple[object, ...], Flash] = {}
+
+    def build_metadata(
+        self,
+        query_start_loc: Tensor,
+        seq_lens: Tensor,
+        block_table: Tensor,
+        slot_mapping: Tensor,
+        *,
+        max_query_len: int,
+        max_seq_len: int,
+    ) -> Metadata:
+        return FlashMetadata(
+            query_start_loc=query_start_loc,
+            seq_lens=seq_lens,
+            block_table=block_table,
+            slot_mapping=slot_mapping,
+            max_query_len=max_query_len,
+            max_seq_len=max_seq_len,
+            context_start_loc=summed(seq_lens),
+        )
+
+    def forward(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Paged,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """[T, H, Dv] in the query's dtype. InputError: what the loaded version does not take."""
+        tokens, heads, width = query.shape
+        width_v = cache.shape[3] - width
+        if tokens == 0 or metadata.max_query_len == 0:
+            return query.new_empty(tokens, heads, width_v) if out is None else out
+        self._refuse(params)
+        unequal, sinks, alibi = width != width_v, params.sinks is not None, params.alibi_slopes
+        key = (query.device, heads, width, width_v, sinks, alibi is not None)
+        flash = self._found.get(key) or self._find(key, query, unequal)
+        flat, mask = unchunked(self.name, metadata, params, tokens, cache.shape[1])
+        found = attend(self.name, flash, query, views(cache, width), flat, mask, out)
+        return self._settle(out, found, metadata)
+
+    def _refuse(self, params: Paged) -> None:
+        refuse(
+            self.name,
+            params,
+            prefix_ranges="bidirectional ranges are not in FlashAttention's mask; try TRITON_ATTN",
+        )
+        if params.alibi_slopes is not None and not params.causal:
+            raise InputError(
+                f"{self.name}: FlashAttention's ALiBi falls off on both sides of a token, this "
+                "layer's rises to the right of it; try TRITON_ATTN"
+            )
+
+    def _find(self, key: tuple[object, ...], query: Tensor, unequal: bool) -> Flash:
+        _, heads, width, width_v, sinks, alibi = key
+        layer = _layer(heads, width, width_v, sinks, alibi)  # type: ignore[arg-type]
+        allowed = (3, 4) if unequal else (2, 3, 4)
+        versions = suitable_versions(self._capability(query.device), layer)
+        flash = find(self.name, [one for one in versions if one in allowed], self._load)
+        self._found[key] = flash
+        return flash
+
+
+def _layer(heads: int, width: int, width_v: int, sinks: bool, alibi: bool) -> Layer:
+    """The demands on which the rule of versions hinges."""
+    group = LayerGroup(
+        kind="full",
+        layers=(0,),
+        num_heads=heads,
+        num_kv_heads=heads,
+        head_size=width,
+        head_size_v=None if width_v == width else width_v,
+        sinks=sinks,
+        alibi=alibi,
+    )
+    return layer_of(ModelSpec(model_type="call", groups=(group,)), group, Options())

@@ -1,0 +1,111 @@
+"""FLASH_ATTN and FLASH_ATTN_DIFFKV against the signatures of each FlashAttention there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from attnctl.exits import InputError
+from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.ops.paged_cases import case
+from attnctl.ops.paged_trial import try_case
+from tests.adapters import fakes
+from tests.adapters.trying import faults
+
+EVERYWHERE = ("plain", "window", "chunk", "softcap", "two_sided", "encoder", "fused_qkv", "padded")
+
+
+def runtime(
+    load: Any, capability: tuple[int, int] = (9, 0), name: str = "FLASH_ATTN"
+) -> FlashAttention:
+    return FlashAttention(name, load, lambda device: capability)
+
+
+def test_fa2_of_its_own_package_is_right_on_pages_of_256() -> None:
+    """Positional order, summed lengths and windows are those of flash-attn 2.8."""
+    adapter = runtime(fakes.loader(flash_attn=fakes.fa2()), (8, 0))
+    assert faults(adapter, "plain", "window", "softcap", "alibi", "padded", page=256) == {}
+
+
+def test_fa2_of_its_own_package_refuses_smaller_pages() -> None:
+    """The sentence names both sizes and the way out."""
+    adapter = runtime(fakes.loader(flash_attn=fakes.fa2()), (8, 0))
+    with pytest.raises(InputError, match="pages of 256 tokens and multiples, found 16"):
+        try_case(adapter, case())
+
+
+def test_fa3_of_its_own_package_is_right() -> None:
+    """flash_attn_with_kvcache takes packed queries over a paged cache."""
+    adapter = runtime(fakes.loader(flash_attn_interface=fakes.fa3()))
+    assert faults(adapter, *EVERYWHERE, "hnd") == {}
+
+
+def test_fa4_of_its_own_package_is_right_with_sinks() -> None:
+    """None stands for a side without a bound, and the output comes with its logarithms."""
+    adapter = runtime(fakes.loader(flash_attn__cute=fakes.fa4()), (10, 0))
+    assert faults(adapter, *EVERYWHERE, "sinks") == {}
+
+
+@pytest.mark.parametrize(
+    ("versions", "capability", "features"),
+    [
+        ((2, 3), (9, 0), (*EVERYWHERE, "hnd")),
+        ((2,), (8, 6), (*EVERYWHERE, "alibi")),
+        ((3, 4), (10, 0), ("plain", "sinks", "chunk")),
+    ],
+)
+def test_the_versions_that_vllm_carries_are_right(
+    versions: tuple[int, ...], capability: tuple[int, int], features: tuple[str, ...]
+) -> None:
+    """One function serves all three, and writes into the output that it is given."""
+    load = fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(*versions))
+    assert faults(runtime(load, capability), *features) == {}
+
+
+def test_fa3_takes_sinks_in_bfloat16() -> None:
+    """A bfloat16 layer's sinks go through; the output's precision hides the rounding."""
+    load = fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2, 3))
+    assert faults(runtime(load), "sinks", dtype="bfloat16") == {}
+
+
+def test_diffkv_is_right_with_fa3_and_fa4_and_never_takes_fa2() -> None:
+    """K of 192 and V of 128 lie side by side, and are read in place."""
+    shape = {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1}
+    own = fakes.loader(flash_attn_interface=fakes.fa3())
+    assert faults(runtime(own, name="FLASH_ATTN_DIFFKV"), "plain", "window", **shape) == {}
+    carried = fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2, 4))
+    blackwell = runtime(carried, (10, 0), "FLASH_ATTN_DIFFKV")
+    assert faults(blackwell, "plain", "sinks", **shape) == {}
+    with pytest.raises(InputError, match="no version takes this device"):
+        try_case(runtime(carried, (8, 0), "FLASH_ATTN_DIFFKV"), case(**shape))
+
+
+def test_what_is_missing_is_said_for_each_version() -> None:
+    """All that was tried is in the sentence."""
+    with pytest.raises(InputError, match=r"FA3: flash_attn_interface: No module .*FA2: flash_attn"):
+        try_case(runtime(fakes.loader()), case())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"chunk": 24}, "a chunk of 24 tokens is no whole number of 16-token pages"),
+        ({"ranges": True}, "bidirectional ranges"),
+        ({"sinks": True}, "sinks need FA4, or FA3 as vLLM builds it"),
+    ],
+)
+def test_what_no_argument_expresses_is_refused(changes: dict[str, Any], says: str) -> None:
+    """Nothing that the function has no argument for is left out in silence."""
+    adapter = runtime(fakes.loader(flash_attn_interface=fakes.fa3()))
+    with pytest.raises(InputError, match=says):
+        try_case(adapter, case(queries="33", contexts="70", **changes))
+
+
+def test_the_fakes_refuse_what_the_package_would() -> None:
+    """An argument of another name is a TypeError, as is one left out."""
+    function = fakes.fa2().flash_attn_varlen_func
+    with pytest.raises(TypeError, match="seqused_k"):
+        function(*range(7), seqused_k=1)
+    with pytest.raises(TypeError, match="max_seqlen_k"):
+        function(*range(6))

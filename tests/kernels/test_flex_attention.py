@@ -1,0 +1,240 @@
+"""FLEX_ATTENTION: the mask as intervals, blocks by arithmetic, one kernel for all lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor
+
+from attnctl.backends.flex_attention.kernel import FlexAttention
+from attnctl.compare import compare
+from attnctl.exits import InputError
+from attnctl.kernels.flex.blocks import blocks
+from attnctl.kernels.flex.items import items
+from attnctl.kernels.flex.pages import in_place, keys_and_values, packed
+from attnctl.ops.case import Case
+from attnctl.ops.paged import paged_attention, visible
+from attnctl.ops.paged_cases import PHASES, case
+from attnctl.ops.paged_inputs import Batch, build
+from attnctl.ops.paged_trial import try_case
+from attnctl.runtime import Metadata
+
+MASKS: dict[str, dict[str, Any]] = {
+    "causal": {},
+    "window": {"window": 7},
+    "chunk": {"chunk": 24},
+    "ranges": {"ranges": True},
+    "all of them": {"window": 9, "chunk": 24, "ranges": True},
+    "encoder": {"causal": False},
+    "two-sided": {"causal": False, "window": 6, "window_right": 5},
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Small products on few cores cost more in threads than in numbers."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def metadata_of(batch: Batch) -> Metadata:
+    tensors = (batch.query_start_loc, batch.seq_lens, batch.block_table, batch.slots[batch.new])
+    bounds = {"max_query_len": batch.max_query_len, "max_seq_len": batch.max_seq_len}
+    return FlexAttention().build_metadata(*tensors, **bounds)
+
+
+def cache_of(batch: Batch, rest: float) -> Tensor:
+    """The batch's context in an NHD cache with `rest` everywhere else."""
+    page = batch.case.count("page")
+    both = torch.cat([batch.key, batch.value], dim=-1)[: batch.slots.shape[0]]
+    cache = both.new_full((batch.num_blocks * page, *both.shape[1:]), rest)
+    cache[batch.slots] = both
+    return cache.unflatten(0, (batch.num_blocks, page))
+
+
+def specified(batch: Batch, cache: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    width = batch.query.shape[2]
+    caches = cache[..., :width], cache[..., width:]
+    rows = (batch.block_table, batch.query_start_loc, batch.seq_lens)
+    return paged_attention(batch.query, *caches, *rows, batch.params, dtype=dtype)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", MASKS)
+def test_every_mask_is_right_in_every_phase(name: str, phase: str) -> None:
+    """Tried as smoke does, with NaN wherever nothing belongs."""
+    trial = try_case(FlexAttention(False), case(**{**PHASES[phase], **MASKS[name]}))
+    assert trial.verdict == "pass", trial.detail
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"softcap": 5.0},
+        {"alibi": True, "heads": 6, "kv_heads": 2},
+        {"alibi": True, "softcap": 3.0, "window": 9, "dtype": "bfloat16"},
+        {"head_size": 40, "head_size_v": 72, "heads": 7, "kv_heads": 1},
+        {"layout": "HND", "page": 48},
+        {"fused_qkv": True, "padding": 3},
+        {"dtype": "float16", "kv_cache_dtype": "bfloat16"},
+        {"queries": "0+3+0+1", "contexts": "0+3+0+20"},
+        {"queries": "150+1", "contexts": "200+5", "window": 40},
+    ],
+)
+def test_scores_widths_and_layouts_are_right(changes: dict[str, Any]) -> None:
+    """Softcap and ALiBi change scores; widths, layouts and dtypes are the cache's affair."""
+    one = case(**{**PHASES["chunked"], **changes})
+    trial = try_case(FlexAttention(False), one)
+    assert trial.verdict == "pass", trial.detail
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_cache_in_place_gives_what_the_packed_copy_gives(name: str) -> None:
+    """Logical positions come back from physical pages, scores included."""
+    changes = {**PHASES["speculative"], **MASKS[name], "dtype": "float32", "alibi": True}
+    batch = build(case(**changes))
+    cache, metadata = cache_of(batch, 3.0), metadata_of(batch)
+    given = (batch.query, cache, metadata, batch.params)
+    found = FlexAttention(False, "cache").forward(*given)
+    torch.testing.assert_close(found, FlexAttention(False, "packed").forward(*given))
+    assert compare(found, specified(batch, cache), specified(batch, cache, found.dtype)).error
+
+
+def test_pages_that_sequences_share_are_read_by_each() -> None:
+    """A prefix that two sequences have in common stands in both their tables."""
+    batch = build(case(queries="2+2", contexts="40+40", dtype="float32"))
+    batch.block_table[1, :2] = batch.block_table[0, :2]
+    cache = cache_of(batch, 0.0)
+    given = (batch.query, cache, metadata_of(batch), batch.params)
+    for place in ("cache", "packed"):
+        found = FlexAttention(False, place).forward(*given)
+        torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_of_one_batch_share_what_the_mask_makes_of_it() -> None:
+    """Another mask, another batch and other ranges are another matter."""
+    runtime = FlexAttention(False)
+    batch = build(case(queries="2+2", contexts="40+33", ranges=True, dtype="float32"))
+    metadata, cache = metadata_of(batch), cache_of(batch, 0.0)
+    sliding = msgspec.structs.replace(batch.params, window=5)
+    moved = msgspec.structs.replace(batch.params, prefix_ranges=batch.params.prefix_ranges + 9)
+    for params in (batch.params, sliding, moved, batch.params, sliding):
+        given = msgspec.structs.replace(batch, params=params)
+        found = runtime.forward(batch.query, cache, metadata, params)
+        wanted = specified(given, cache)
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+        assert len(runtime._batches) <= 3
+
+
+def test_values_that_no_token_sees_may_be_nan() -> None:
+    """NaN before the window and after the end reaches no output of the packed copy."""
+    batch = build(case(queries="2", contexts="60", window=8, dtype="float32"))
+    cache = cache_of(batch, torch.nan)
+    page, row = batch.slots[:51] // 16, batch.slots[:51] % 16
+    cache[page, row, :, batch.query.shape[2] :] = torch.nan
+    found = FlexAttention(False).forward(batch.query, cache, metadata_of(batch), batch.params)
+    assert bool(found.isfinite().all())
+    torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
+
+
+def test_in_place_only_free_slots_of_last_pages_are_made_finite() -> None:
+    """What a token holds stays as it is, and so do pages of no sequence."""
+    batch = build(case(queries="1+0+2", contexts="20+0+33", dtype="float32"))
+    cache = cache_of(batch, torch.nan)
+    before = cache.clone()
+    metadata, width = metadata_of(batch), batch.query.shape[2]
+    pages = in_place(metadata, cache.shape[0], 16)
+    _, value = keys_and_values(cache, width, pages, metadata, cache.dtype)
+    changed = (cache.isnan() != before.isnan()).flatten(2).any(-1)
+    wanted = torch.zeros_like(changed)
+    wanted[batch.block_table[0, 1], 4:] = True
+    wanted[batch.block_table[2, 2], 1:] = True
+    assert torch.equal(changed, wanted)
+    held = before[~before.isnan()]
+    assert torch.equal(cache[~before.isnan()], held)
+    assert value.untyped_storage().data_ptr() == cache.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", MASKS)
+def test_block_lists_name_the_pages_that_rows_see_and_no_others(name: str, phase: str) -> None:
+    """A full page is seen whole by all rows of its item, a partial one by some in part."""
+    batch = build(case(**{**PHASES[phase], **MASKS[name], "dtype": "float32"}))
+    metadata = metadata_of(batch)
+    found = items(metadata, batch.params, batch.query.shape[0])
+    pages = packed(metadata, found, 16)
+    lists = blocks(found, pages, 16)
+    for item in range(found.sequence.shape[0]):
+        part = lists.part[item, 0, 0, : int(lists.part_count[item])].tolist()
+        full = lists.full[item, 0, 0, : int(lists.full_count[item])].tolist()
+        wanted = _pages_seen(batch, found, item, pages.table)
+        assert (sorted(part), sorted(full)) == wanted
+
+
+def _pages_seen(batch: Batch, found: Any, item: int, table: Tensor) -> tuple[list[int], list[int]]:
+    """By the specification's own mask: pages seen in part, and whole."""
+    b = int(found.sequence[item])
+    live = found.live[item]
+    if not bool(live.any()):
+        return [], []
+    length = int(batch.seq_lens[b])
+    queries = int(batch.query_start_loc.diff()[b])
+    ranges = batch.params.prefix_ranges
+    seen = visible(queries, length, batch.params, None if ranges is None else ranges[b])
+    rows = seen[(found.position[item][live] - (length - queries)).long()]
+    part, full = [], []
+    for logical in range(-(-length // 16)):
+        piece = rows[:, logical * 16 : logical * 16 + 16]
+        page = int(table[b, logical])
+        if piece.shape[1] == 16 and bool(piece.all()):
+            full.append(page)
+        elif bool(piece.any()) or _between(rows, logical * 16):
+            part.append(page)
+    return sorted(part), sorted(full)
+
+
+def _between(rows: Tensor, start: int) -> bool:
+    """Pages between what two rows see are visited too: the pages of an item are one run."""
+    return bool(rows[:, :start].any()) and bool(rows[:, start:].any())
+
+
+# torch's compiler calls what torch has deprecated
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_one_compiled_kernel_serves_all_lengths_windows_chunks_and_ranges() -> None:
+    """Torch's counter of compiled graphs moves once; every batch is right."""
+    runtime = FlexAttention(True)
+    shape = {"heads": 4, "kv_heads": 2, "head_size": 32, "dtype": "float32"}
+    cases: tuple[Case, ...] = tuple(
+        case(**shape, **changes)
+        for changes in (
+            {"queries": "16+5", "contexts": "49+70"},
+            {"queries": "1", "contexts": "3"},
+            {"queries": "1+1+1+1+1", "contexts": "64+64+64+64+64", "window": 9},
+            {"queries": "4+0+9", "contexts": "300+0+33", "chunk": 24, "ranges": True},
+            {"queries": "7", "contexts": "7", "causal": False},
+        )
+    )
+    counters = torch._dynamo.utils.counters["stats"]
+    before = counters["unique_graphs"]
+    verdicts = [try_case(runtime, one).verdict for one in cases]
+    assert verdicts == ["pass"] * len(cases)
+    assert counters["unique_graphs"] - before == 1
+
+
+def test_sinks_are_refused() -> None:
+    """They would be left out in silence otherwise."""
+    with pytest.raises(InputError, match="sinks are not in flex_attention"):
+        try_case(FlexAttention(False), case(sinks=True))
+
+
+def test_heads_that_do_not_divide_are_refused() -> None:
+    """A cache whose heads and pages are swapped is told so."""
+    batch = build(case(heads=8, kv_heads=2))
+    cache = cache_of(batch, 0.0).transpose(1, 2)[:, :, :3]
+    with pytest.raises(InputError, match="do not divide by the cache's 3 KV heads"):
+        FlexAttention().forward(batch.query, cache, metadata_of(batch), batch.params)
