@@ -11,17 +11,19 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.state_rows import (
+    TILE,
+    WARPS,
     change,
     check_slots,
     column_slot,
     dense,
     empty,
-    interpreting,
     keeps_all,
     number,
     read_row,
     row_arguments,
     softplus,
+    tile_rows,
 )
 from attnctl.ops.gdn import NORM_EPSILON, Gdn
 from attnctl.runtime import StateMetadata
@@ -119,7 +121,7 @@ def gdn_kernel(
         if A_LOG is not None:
             gate = rate * softplus(gate + bias)
         if CHANNEL:
-            state = state * tl.exp(gate)[None, :]
+            state = state + state * change(gate)[None, :]
         else:
             state = state + state * change(gate)
         update = beta * (value - tl.sum(state * key[None, :], 1))
@@ -156,7 +158,7 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
-    rows = min(triton.next_power_of_2(width_v), 256 if interpreting() else max(4096 // block, 8))
+    rows = tile_rows(width_v, block, 8, TILE)
     parts = triton.cdiv(width_v, rows)
     gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
         q, k, v, g, beta, out, state, number(inputs.a_log), number(inputs.dt_bias),
@@ -166,5 +168,5 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1],
-        num_warps=4, num_stages=2,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

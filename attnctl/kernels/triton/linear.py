@@ -15,14 +15,20 @@ from attnctl.kernels.triton.state_rows import (
     column_slot,
     dense,
     empty,
-    interpreting,
     keeps_all,
     number,
     read_row,
     row_arguments,
+    tile_rows,
 )
 from attnctl.ops.linear import Linear
 from attnctl.runtime import StateMetadata
+
+TILE = 8192
+"""As attnctl.kernels.triton.state_rows.TILE: rows of this state are columns of the program's tile,
+which must be wide to be read whole."""
+
+WARPS = 4
 
 
 @triton.jit
@@ -111,12 +117,12 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
     heads, width_v = v.shape[1:]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
-    part = min(triton.next_power_of_2(width_v), 256 if interpreting() else max(4096 // block, 16))
+    part = tile_rows(width_v, block, 64, TILE)
     parts = triton.cdiv(width_v, part)
     linear_kernel[(heads * parts, metadata.state_indices.shape[0])](
         q, k, v, number(inputs.slope), out, state, *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=4, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
     )  # fmt: skip

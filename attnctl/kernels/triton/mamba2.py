@@ -10,18 +10,20 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.state_rows import (
+    TILE,
+    WARPS,
     change,
     check_slots,
     column_slot,
     dense,
     empty,
-    interpreting,
     keeps_all,
     number,
     read_row,
     row_arguments,
     silu,
     softplus,
+    tile_rows,
 )
 from attnctl.ops.mamba2 import Mamba2
 from attnctl.runtime import StateMetadata
@@ -149,7 +151,7 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
     heads, width = x.shape[1:]
     groups, size = b.shape[1:]
     block = triton.next_power_of_2(size)
-    rows = min(triton.next_power_of_2(width), 256 if interpreting() else max(4096 // block, 8))
+    rows = tile_rows(width, block, 8, TILE)
     parts = triton.cdiv(width, rows)
     mamba2_kernel[(heads * parts, metadata.state_indices.shape[0])](
         x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
@@ -159,5 +161,5 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), out.stride(1), state.stride(0), *inputs.dt_limit,
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=4, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
     )  # fmt: skip
