@@ -133,6 +133,6 @@ def empty(out: Tensor, metadata: StateMetadata) -> bool:
     return out.numel() == 0 or metadata.state_indices.shape[0] == 0 or metadata.max_query_len == 0
 
 
-def number(value: Tensor | None) -> Tensor | None:
+def number(value: Tensor | None) -> Any:
     """A constant of the layer, dense and in float32."""
     return None if value is None else value.to(torch.float32).contiguous()
