@@ -17,7 +17,7 @@ BATCHES = (
     "queries=9+1+0+3,padding=2,fused=true,apart=true",
     "queries=1+1+1,initial=all",
     "queries=4+2+1,initial=all,drafts=3,accepted=1+3+2",
-    "queries=1+9,initial=all,drafts=3,accepted=4,verified=none,state_dtype=bfloat16",
+    "queries=1+9,initial=all,drafts=3,accepted=4,verified=last,state_dtype=bfloat16",
 )
 
 
