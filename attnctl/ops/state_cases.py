@@ -26,8 +26,8 @@ COMMON: dict[str, Value] = {
 """queries: tokens per sequence, joined by +. initial: which rows carry a state: all, mixed (every
 other one) or fresh (none does). drafts: K; verified: which rows keep the state of every token: all,
 mixed or last (none does). accepted: tokens of each row's last step that stayed, repeated as needed.
-padding: rows of slot -1, three tokens each. fused: per-token tensors are strided views. apart: slots
-lie apart. No value is called none, which reads back as no value."""
+padding: rows of slot -1, three tokens each. fused: per-token tensors are strided views. apart:
+slots lie apart. No value is called none, which reads back as no value."""
 
 DEFAULTS: dict[str, dict[str, Value]] = {
     "gdn": {
