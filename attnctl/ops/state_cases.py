@@ -23,10 +23,11 @@ COMMON: dict[str, Value] = {
     "dtype": "bfloat16",
     "state_dtype": "float32",
 }
-"""queries: tokens per sequence, joined by +. initial: which rows carry a state: all, none, or mixed
-(every other one). drafts: K; verified: which rows keep the state of every token: all, mixed or
-none. accepted: tokens of each row's last step that stayed, repeated as needed. padding: rows of
-slot -1, three tokens each. fused: per-token tensors are strided views. apart: slots lie apart."""
+"""queries: tokens per sequence, joined by +. initial: which rows carry a state: all, mixed (every
+other one) or fresh (none does). drafts: K; verified: which rows keep the state of every token: all,
+mixed or last (none does). accepted: tokens of each row's last step that stayed, repeated as needed.
+padding: rows of slot -1, three tokens each. fused: per-token tensors are strided views. apart:
+slots lie apart. No value is called none, which reads back as no value."""
 
 DEFAULTS: dict[str, dict[str, Value]] = {
     "gdn": {
@@ -59,7 +60,7 @@ DEFAULTS: dict[str, dict[str, Value]] = {
     },
     "linear": {"heads": 4, "head_dim": 64, "head_v_dim": 0, "scale": 1.0},
 }
-"""gate: decay from A_log and dt_bias inside; kda: a gate per channel. mamba2's d: none, head or
+"""gate: decay from A_log and dt_bias inside; kda: a gate per channel. mamba2's d: off, head or
 channel; limits: dt kept in [0.01, 0.5]. columns: of the conv state, 0 for as many as needed;
 layout: SD (columns first in memory) or DS. head_v_dim 0: as head_dim."""
 
@@ -121,7 +122,7 @@ PHASES: dict[str, dict[str, Value]] = {
     "prefill": {"queries": "33+1+17"},
     "decode": {"queries": "1+1+1", "initial": "all"},
     "verify": {"queries": "4+2+1", "initial": "all", "drafts": 3, "accepted": "1+3+2"},
-    "after": {"queries": "1+5", "initial": "all", "drafts": 3, "verified": "none", "accepted": 4},
+    "after": {"queries": "1+5", "initial": "all", "drafts": 3, "verified": "last", "accepted": 4},
 }
 
 FEATURES: dict[str, tuple[dict[str, Value], ...]] = {
@@ -143,7 +144,7 @@ FEATURES: dict[str, tuple[dict[str, Value], ...]] = {
         {},
         {"z": True},
         {"d": "channel"},
-        {"d": "none", "softplus": False},
+        {"d": "off", "softplus": False},
         {"limits": True},
         {"groups": 2, "state_size": 128},  # Nemotron-H, Zamba2
     ),
@@ -204,7 +205,7 @@ def _edges(op: str) -> list[Case]:
     long = [
         case(op, queries=str(length), initial=initial, **LONG[op])
         for length in (1, 2, 63, 64, 65, 127, 500, 1000)
-        for initial in ("all", "none")
+        for initial in ("all", "fresh")
         if length < 500 or initial == "all"
     ]
     return [
@@ -212,7 +213,7 @@ def _edges(op: str) -> list[Case]:
         case(op, queries="0+3+0+1"),
         case(op, queries=""),
         case(op, queries="0+0"),
-        case(op, queries="1+1+1", initial="none"),
+        case(op, queries="1+1+1", initial="fresh"),
         case(op, padding=2),
         case(op, padding=2, **PHASES["decode"]),
         case(op, padding=1, **PHASES["verify"]),

@@ -190,7 +190,7 @@ def _mamba1(case: Case, tokens: int, draw: Draw) -> Mamba1:
 def _mamba2(case: Case, tokens: int, draw: Draw) -> Mamba2:
     heads, width = case.count("heads"), case.count("head_dim")
     groups, size = case.count("groups"), case.count("state_size")
-    skip = {"none": None, "head": draw(heads), "channel": draw(heads, width)}
+    skip = {"off": None, "head": draw(heads), "channel": draw(heads, width)}
     dt = draw(tokens, heads)
     return Mamba2(
         x=draw(tokens, heads, width),

@@ -10,17 +10,20 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.state_rows import (
+    TILE,
+    WARPS,
+    change,
     check_slots,
     column_slot,
     dense,
     empty,
-    interpreting,
     keeps_all,
     number,
     read_row,
     row_arguments,
     silu,
     softplus,
+    tile_rows,
 )
 from attnctl.ops.mamba1 import Mamba1
 from attnctl.runtime import StateMetadata
@@ -92,7 +95,7 @@ def mamba1_kernel(
         project = tl.load(c_at, mask=real_r, other=0.0).to(tl.float32)
         if SOFTPLUS:
             dt = softplus(dt)
-        state = state * tl.exp(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
+        state = state + state * change(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
         y = tl.sum(state * project[None, :], 1)
         if SKIP is not None:
             y = y + tl.load(SKIP + c, mask=real_c, other=0.0) * x
@@ -128,12 +131,12 @@ def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor)
     z = None if inputs.z is None else dense(inputs.z)
     channels, size = inputs.a.shape
     block = triton.next_power_of_2(size)
-    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else 128)
+    part = tile_rows(channels, block, 32, TILE)
     mamba1_kernel[(triton.cdiv(channels, part), metadata.state_indices.shape[0])](
         x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
         *row_arguments(metadata),
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=4, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
     )  # fmt: skip

@@ -30,6 +30,10 @@ SHORT = 8
 """Tokens per row up to which one launch walks them."""
 
 TOKENS = 32
+PART = 512
+WARPS = 2
+TILE_PART = 128
+TILE_WARPS = 4
 
 
 @triton.jit
@@ -84,8 +88,12 @@ def short_rows_kernel(
     DRAFTS: tl.constexpr,
     SILU: tl.constexpr,
     OUTPUTS: tl.constexpr,
+    LAST: tl.constexpr,
 ):
-    """Program (part of C, row). OUTPUTS off: the shift alone, after tiles_kernel."""
+    """Program (part of C, row). OUTPUTS off: the shift alone, after tiles_kernel.
+
+    LAST: every row keeps only its last WIDTH - 1 tokens, and the state has no older ones.
+    """
     row = tl.program_id(1)
     # a conv state has one slot per row: the rejected drafts are columns of it
     first, count, slot, _, known = read_row(STARTS, SLOTS, KNOWN, None, row, stride_slots)
@@ -127,6 +135,16 @@ def short_rows_kernel(
             h3 = h2
             h2 = h1
             h1 = x
+        if LAST:
+            # the last tokens are in registers and are the whole new state
+            tl.store(state_at + (LENGTH - 1 - DRAFTS) * stride_column, _as(h1, STATE), mask=real)
+            if WIDTH > 2:
+                at = state_at + (LENGTH - 2 - DRAFTS) * stride_column
+                tl.store(at, _as(h2, STATE), mask=real)
+            if WIDTH > 3:
+                at = state_at + (LENGTH - 3 - DRAFTS) * stride_column
+                tl.store(at, _as(h3, STATE), mask=real)
+            return
     kept = LENGTH - DRAFTS
     if VERIFIED is not None:
         kept = tl.where(keeps_all(VERIFIED, row) != 0, kept + count - 1, kept)
@@ -135,7 +153,12 @@ def short_rows_kernel(
         place = count + column - kept
         value = token_or_state(x_at, state_at, place, newest, known, real, stride_xt, stride_column)
         at = state_at + column * stride_column
-        tl.store(at, value.to(STATE.dtype.element_ty), mask=real & (column < LENGTH))
+        tl.store(at, _as(value, STATE), mask=real & (column < LENGTH))
+
+
+@triton.jit
+def _as(value, POINTER):
+    return value.to(POINTER.dtype.element_ty)
 
 
 @triton.jit
@@ -198,7 +221,7 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
     x = dense(inputs.x)
     channels, width = inputs.weight.shape
     rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
-    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else 256)
+    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else PART)
     arguments = (
         x, number(inputs.weight), number(inputs.bias), out, state, *row_arguments(metadata),
         x.stride(0), out.stride(0), *state.stride(),
@@ -213,8 +236,11 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
     }
     short = longest <= SHORT
     if not short:
-        tile = part if interpreting() else min(part, 128)
+        tile = part if interpreting() else min(part, TILE_PART)
         tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, TOKENS)
-        tiles_kernel[tiles](*arguments, BC=tile, BT=TOKENS, num_warps=4, **constants)
+        tiles_kernel[tiles](*arguments, BC=tile, BT=TOKENS, num_warps=TILE_WARPS, **constants)
     grid = triton.cdiv(channels, part), rows
-    short_rows_kernel[grid](*arguments, BC=part, OUTPUTS=short, num_warps=2, **constants)
+    last = metadata.speculative is None and state.shape[1] - metadata.num_spec == width - 1
+    short_rows_kernel[grid](
+        *arguments, BC=part, OUTPUTS=short, LAST=last and short, num_warps=WARPS, **constants
+    )

@@ -75,6 +75,22 @@ def silu(x):
     return x / (1.0 + tl.exp(-x))
 
 
+TILE = 1024
+"""Elements of a state that one program carries in registers, by WARPS warps: the fastest of
+sixteen pairs for decoding on an H200, and within 4 % of the fastest for Mamba 1."""
+
+WARPS = 1
+
+
+def tile_rows(rows: int, width: int, least: int = 8, tile: int = TILE) -> int:
+    """How many rows of a state of this (padded) width a program takes, at most all of them.
+
+    In the interpreter a program costs the same whatever its size, so it takes many.
+    """
+    whole: int = triton.next_power_of_2(rows)
+    return min(whole, 256 if interpreting() else max(tile // width, least))
+
+
 def row_arguments(metadata: StateMetadata) -> tuple[Any, ...]:
     """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED and the stride of SLOTS."""
     slots = metadata.state_indices
@@ -117,6 +133,6 @@ def empty(out: Tensor, metadata: StateMetadata) -> bool:
     return out.numel() == 0 or metadata.state_indices.shape[0] == 0 or metadata.max_query_len == 0
 
 
-def number(value: Tensor | None) -> Tensor | None:
+def number(value: Tensor | None) -> Any:
     """A constant of the layer, dense and in float32."""
     return None if value is None else value.to(torch.float32).contiguous()
