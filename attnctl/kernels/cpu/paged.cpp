@@ -368,7 +368,8 @@ static void stage_rows(const u8** rows, const float* scales, i64 n, i64 width, f
   }
 }
 
-static void stage_part(i64 type, const u8** rows, const float* scales, i64 n, i64 width, float* to) {
+static void stage_part(i64 type, const u8** rows, const float* scales, i64 n, i64 width,
+                       float* to) {
   if (type == TYPE_E4M3) stage_rows<E4M3>(rows, scales, n, width, to);
   else if (type == TYPE_E5M2) stage_rows<E5M2>(rows, scales, n, width, to);
   else stage_rows<I8>(rows, scales, n, width, to);
@@ -901,8 +902,8 @@ static void weigh_block(const Attention& a, const Sequence& s, const Item& item,
       mask(p.seen, live.begin, live.end, row);
     }
     float keep = weigh(row, live.begin, live.end, p.top[x], p.total[x]);
-    if (keep != 1.0f)
-      for (i64 c = 0; c < stride; c += LANES) store(p.sums + x * stride + c, load(p.sums + x * stride + c) * keep);
+    float* sums = p.sums + x * stride;
+    for (i64 c = 0; keep != 1.0f && c < stride; c += LANES) store(sums + c, load(sums + c) * keep);
   }
 }
 
@@ -1115,7 +1116,8 @@ static void attend(const Attention& a) {
     if (parts.data[x].packed) most_rows = most(most_rows, parts.data[x].rows);
   i64 stride = ceil_to(a.value_width, LANES);
   Arena shared((used * (stride + 2) + 48) * 4 + 256);
-  Partial partial = {shared.floats(used * stride), shared.floats(used), shared.floats(used), stride};
+  float* sums = shared.floats(used * stride);
+  Partial partial = {sums, shared.floats(used), shared.floats(used), stride};
   int threads = (int)least(a.threads, parts.count);
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
@@ -1158,7 +1160,8 @@ INLINE u8 to_e4m3(float x) {
 }
 
 template <class S>
-static void write_row(const u8* from, u8* to, i64 width, i64 type, float scale, float* token_scale) {
+static void write_row(const u8* from, u8* to, i64 width, i64 type, float scale,
+                      float* token_scale) {
   float largest = 0, inverse = 0;
   if (type == TYPE_I8) {
     for (i64 d = 0; d < width; d++) {
