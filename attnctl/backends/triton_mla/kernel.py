@@ -7,6 +7,7 @@ from torch import Tensor
 from attnctl.kernels.latent_prefill import prefill
 from attnctl.kernels.latent_rows import check_latent, encode_rows, latent_cache_shape
 from attnctl.kernels.triton.latent_call import decode_launches, dense_query
+from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
 from attnctl.kernels.triton.mla_prefill import prefill_attend
 from attnctl.kernels.triton.scatter_rows import scatter_rows
@@ -56,7 +57,7 @@ class TritonMla:
         if tokens and metadata.seq_lens.shape[0]:
             query = dense_query(query)
             for launch in decode_launches(query, cache, metadata, params, out, lse):
-                launch.run()
+                run(launch)
         return out
 
     def prefill(

@@ -7,6 +7,7 @@ from torch import Tensor
 from attnctl.kernels.latent_rows import check_latent, encode_rows, latent_cache_shape
 from attnctl.kernels.triton.indexer_call import TritonIndexer
 from attnctl.kernels.triton.latent_call import dense_query, sparse_launches
+from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.latent_runtime import packed_batch
 from attnctl.ops.indexer import index_cache_shape
@@ -67,7 +68,7 @@ class TritonMlaSparse(TritonIndexer):
         if tokens and metadata.seq_lens.shape[0]:
             query, slots = dense_query(query), dense_query(slots)
             for launch in sparse_launches(query, cache, slots, metadata, params, out, lse):
-                launch.run()
+                run(launch)
         return out
 
 

@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.latent_launch import Gpu, Launch, gpu_of, power, precision
+from attnctl.kernels.triton.latent_launch import latent_device, power, precision
 from attnctl.kernels.triton.latent_tile import find_sequence, load_columns
+from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata
@@ -172,10 +173,10 @@ def logits_launch(
     metadata: Metadata,
     params: Indexing,
     logits: Tensor,
-    gpu: Gpu | None = None,
+    gpu: Device | None = None,
 ) -> Launch:
     """query: [T, Hi, D], the last dimension dense. weights: [T, Hi]. logits: [T, columns]."""
-    gpu = gpu or gpu_of(query.device)
+    gpu = gpu or latent_device(query.device)
     tokens, heads, width = query.shape
     keys, scales = key_planes(cache)
     keys = keys.view(torch.uint8)

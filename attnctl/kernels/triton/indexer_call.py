@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton.indexer import logits_launch, pick_launch
 from attnctl.kernels.triton.latent_call import dense_query
+from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP, quantize_groups
@@ -37,7 +38,7 @@ class TritonIndexer:
         logits = torch.empty(shape, dtype=torch.float32, device=query.device)
         if logits.numel():
             query = dense_query(query)
-            logits_launch(query, weights, index_cache, metadata, params, logits).run()
+            run(logits_launch(query, weights, index_cache, metadata, params, logits))
         return logits
 
     def select_tokens(
@@ -54,5 +55,5 @@ class TritonIndexer:
             out = torch.full(shape, -1, dtype=torch.int32, device=query.device)
         logits = self.index_logits(query, weights, index_cache, metadata, params)
         if logits.numel():
-            pick_launch(logits, metadata, params.topk, out).run()
+            run(pick_launch(logits, metadata, params.topk, out))
         return out

@@ -10,10 +10,7 @@ from torch import Tensor
 from attnctl.kernels.triton.latent_launch import (
     LEAST_KEYS,
     LOG2E,
-    Gpu,
-    Launch,
-    Tiles,
-    gpu_of,
+    latent_device,
     latent_tiles,
     lse_strides,
     partial_for,
@@ -22,6 +19,7 @@ from attnctl.kernels.triton.latent_launch import (
     reduce_launch,
     segments_of,
 )
+from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.kernels.triton.mla_decode import mla_decode_kernel
 from attnctl.kernels.triton.mla_sparse import mla_sparse_kernel
 from attnctl.ops.mla import Latent
@@ -39,11 +37,11 @@ def decode_launches(
     params: Latent,
     out: Tensor,
     lse: Tensor | None,
-    gpu: Gpu | None = None,
+    gpu: Device | None = None,
     tiles: Tiles | None = None,
 ) -> list[Launch]:
     """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass."""
-    gpu = gpu or gpu_of(query.device)
+    gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
     tokens, heads, width = query.shape
     tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
@@ -87,11 +85,11 @@ def sparse_launches(
     params: Latent,
     out: Tensor,
     lse: Tensor | None,
-    gpu: Gpu | None = None,
+    gpu: Device | None = None,
     tiles: Tiles | None = None,
 ) -> list[Launch]:
     """The launches of the sparse form."""
-    gpu = gpu or gpu_of(query.device)
+    gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
     tokens, heads, width = query.shape
     tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
@@ -146,7 +144,7 @@ def _planes(cache: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor | None]:
 
 
 def _constants(
-    query: Tensor, cache: Tensor, rank: int, tiles: Tiles, gpu: Gpu, split: bool
+    query: Tensor, cache: Tensor, rank: int, tiles: Tiles, gpu: Device, split: bool
 ) -> dict[str, Any]:
     heads, rope = query.shape[1], query.shape[2] - rank
     return {

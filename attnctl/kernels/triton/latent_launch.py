@@ -6,13 +6,14 @@ graph can hold it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import msgspec
 import torch
 from torch import Tensor
 
-LOG2E = 1.4426950408889634
+from attnctl.kernels.triton.call import LOG2E as LOG2E
+from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.launch import Device, Launch, Tiles
+
 MAX_SEGMENTS = 32
 """Segments of a row's keys at most: what a program of the reduce pass holds in registers."""
 
@@ -20,56 +21,29 @@ LEAST_KEYS = 64
 """Keys of a segment at least: fewer cost more in the reduce pass than they save."""
 
 
-class Launch(NamedTuple):
-    """One kernel launch: what stands in the brackets and the parentheses."""
-
-    kernel: Any
-    grid: tuple[int, ...]
-    arguments: tuple[Any, ...]
-    constants: dict[str, Any]
-
-    def run(self) -> None:
-        self.kernel[self.grid](*self.arguments, **self.constants)
+def run(launch: Launch) -> None:
+    launch.kernel[launch.grid](*launch.arguments, **launch.constants)
 
 
-class Gpu(msgspec.Struct, frozen=True):
-    """The device of a launch: arch as Triton names it, compute units, shared memory of a block."""
+def latent_device(device: torch.device) -> Device:
+    """The facts of a tensor's device; for the interpreter those of a small GPU.
 
-    arch: str
-    units: int
-    shared_memory_bytes: int
-
-
-class Tiles(msgspec.Struct, frozen=True):
-    """Heads or query tokens of a tile, cached rows of one, warps, stages of the load pipeline."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-
-def gpu_of(device: torch.device) -> Gpu:
-    """The facts of a tensor's device; on the CPU (Triton's interpreter) those of a small GPU."""
-    if device.type in ("cpu", "meta"):
-        return Gpu("interpreter", 4, 131072)
+    Its blocks have room for float32 rows of 512 + 64, which not every GPU's have.
+    """
+    if device.type == "cpu":
+        return Device("interpreter", 4, 131072)
     if device.type == "xpu":
         facts = torch.xpu.get_device_properties(device)
-        # Intel's GPU optimisation guide: 64 KiB of local memory a work-group everywhere
-        return Gpu("xpu", facts.gpu_eu_count // 8, 65536)
-    facts = torch.cuda.get_device_properties(device)
-    if torch.version.hip:
-        arch = facts.gcnArchName.partition(":")[0]
-        return Gpu(arch, facts.multi_processor_count, facts.shared_memory_per_block)
-    arch = f"sm_{facts.major}{facts.minor}"
-    return Gpu(arch, facts.multi_processor_count, facts.shared_memory_per_block_optin)
+        # Intel's GPU optimisation guide: at least 64 KiB of local memory a work-group
+        return Device("xpu", facts.gpu_eu_count // 8, 65536)
+    return device_of(device)
 
 
-def precision(gpu: Gpu, item_bytes: int) -> str | None:
+def precision(device: Device, item_bytes: int) -> str | None:
     """How float32 products are made: Triton's own choice, tf32, keeps three digits."""
     if item_bytes < 4:
         return None
-    return "tf32x3" if gpu.arch.startswith("sm_") else "ieee"
+    return "tf32x3" if device.arch.startswith("sm_") else "ieee"
 
 
 def power(number: int, least: int = 16) -> int:
@@ -77,7 +51,7 @@ def power(number: int, least: int = 16) -> int:
     return max(least, 1 << max(number - 1, 0).bit_length())
 
 
-def latent_tiles(gpu: Gpu, heads: int, rank: int, rope: int, item_bytes: int) -> Tiles:
+def latent_tiles(device: Device, heads: int, rank: int, rope: int, item_bytes: int) -> Tiles:
     """The largest tile that fits the shared memory. ValueError where the smallest does not.
 
     Up to 64 heads share a tile where the running sum leaves registers to the rest.
@@ -87,7 +61,7 @@ def latent_tiles(gpu: Gpu, heads: int, rank: int, rope: int, item_bytes: int) ->
     keys, stages = 32, 2
     while True:
         weights = rows * keys * item_bytes
-        if (rows + stages * keys) * row + weights <= gpu.shared_memory_bytes:
+        if (rows + stages * keys) * row + weights <= device.shared_memory_bytes:
             return Tiles(rows, keys, 8 if rows * power(rank) >= 64 * 256 else 4, stages)
         if stages > 1:
             stages -= 1
@@ -97,16 +71,16 @@ def latent_tiles(gpu: Gpu, heads: int, rank: int, rope: int, item_bytes: int) ->
             keys //= 2
         else:
             raise ValueError(
-                f"{gpu.arch}: rows of {rank} + {rope} need {2 * 16 * row} bytes of shared memory, "
-                f"a block has {gpu.shared_memory_bytes}"
+                f"{device.arch}: rows of {rank} + {rope} need {32 * row} bytes of shared memory, "
+                f"a block has {device.shared_memory_bytes}"
             )
 
 
-def segments_of(gpu: Gpu, programs: int, keys: int) -> int:
+def segments_of(device: Device, programs: int, keys: int) -> int:
     """A power of two: how many segments fill the device twice over."""
     segments = 1
     most = min(MAX_SEGMENTS, keys // LEAST_KEYS)
-    while segments * 2 <= most and programs * segments < gpu.units:
+    while segments * 2 <= most and programs * segments < device.units:
         segments *= 2
     return segments
 

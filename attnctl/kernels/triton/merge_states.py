@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.latent_launch import Launch
+from attnctl.kernels.triton.latent_launch import run
+from attnctl.kernels.triton.launch import Launch
 
 
 @triton.jit
@@ -91,7 +92,7 @@ def merge_states(
         lse = torch.empty(lse_a.shape, dtype=torch.float32, device=lse_a.device)
     sides = (_dense(out_a), lse_a, _dense(out_b), lse_b)
     if out.numel():
-        merge_launch(sides, out, lse).run()
+        run(merge_launch(sides, out, lse))
     return out, lse
 
 

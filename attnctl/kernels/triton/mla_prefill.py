@@ -8,16 +8,9 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.latent_call import dense_query
-from attnctl.kernels.triton.latent_launch import (
-    LOG2E,
-    Gpu,
-    Launch,
-    Tiles,
-    gpu_of,
-    power,
-    precision,
-)
+from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
 from attnctl.kernels.triton.latent_tile import load_columns
+from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.runtime import Metadata
 
 
@@ -127,7 +120,7 @@ def mla_prefill_kernel(
     tl.store(LSE + token * stride_st + head * stride_sh, lse, mask=real)
 
 
-def prefill_tiles(gpu: Gpu, width: int, width_v: int, item_bytes: int) -> Tiles:
+def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Tiles:
     """The largest tile that fits the shared memory. ValueError where the smallest does not."""
     low, high = cut(width)
     wide, values = (low + high) * item_bytes, power(width_v) * item_bytes
@@ -171,10 +164,10 @@ def prefill_launch(
     causal: bool,
     out: Tensor,
     lse: Tensor,
-    gpu: Gpu | None = None,
+    gpu: Device | None = None,
 ) -> Launch:
     """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H]."""
-    gpu = gpu or gpu_of(query.device)
+    gpu = gpu or latent_device(query.device)
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
     tiles = prefill_tiles(gpu, width, width_v, item)
@@ -221,5 +214,5 @@ def prefill_attend(
     if tokens:
         query = dense_query(query)
         factor = scale * LOG2E
-        prefill_launch(query, keys, values, key_start_loc, metadata, factor, causal, out, lse).run()
+        run(prefill_launch(query, keys, values, key_start_loc, metadata, factor, causal, out, lse))
     return out, lse

@@ -25,7 +25,7 @@ def mla_sparse_kernel(
     stride_ln,
     stride_lp,
     stride_rn,
-    stride_rp,
+    stride_rp: tl.constexpr,
     stride_sn,
     stride_sp,
     stride_slots,

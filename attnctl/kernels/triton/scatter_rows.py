@@ -8,7 +8,8 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.latent_rows import FP8
-from attnctl.kernels.triton.latent_launch import Launch
+from attnctl.kernels.triton.latent_launch import run
+from attnctl.kernels.triton.launch import Launch
 
 
 @triton.jit
@@ -56,4 +57,4 @@ def scatter_launch(rows: Tensor, cache: Tensor, slots: Tensor) -> Launch:
 def scatter_rows(rows: Tensor, cache: Tensor, slots: Tensor) -> None:
     """Stores each row in its slot; slot -1 and rows past the slots: nothing."""
     if slots.shape[0]:
-        scatter_launch(rows, cache, slots).run()
+        run(scatter_launch(rows, cache, slots))
