@@ -19,7 +19,7 @@ A backend's folder holds kernel.py with RUNTIME, an object of one of these proto
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -28,6 +28,7 @@ from attnctl.exits import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnctl.latent_runtime import MlaRuntime, MlaSparseRuntime
     from attnctl.model.spec import State
     from attnctl.ops.paged import Paged
     from attnctl.registry import Registry
@@ -157,11 +158,11 @@ class StateRuntime(Protocol):
         """Outputs of every token, [T, ...]; states in place. Padding rows of `out` stay as is."""
 
 
-Runtime = PagedRuntime | StateRuntime
+Runtime: TypeAlias = "PagedRuntime | StateRuntime | MlaRuntime | MlaSparseRuntime"
 
 
 def open_backend(name: str, registry: Registry | None = None) -> Any:
-    """The runtime of a backend: a StateRuntime where it keeps states, else a PagedRuntime.
+    """The runtime of a backend: one of the protocols in Runtime, as its operation says.
 
     InputError: no such backend, or its kernel is not written yet.
     """

@@ -29,11 +29,19 @@ class Operation(NamedTuple):
 
 
 _PAGED = Operation("attnctl.ops.paged_cases", "attnctl.ops.paged_trial")
+_MLA = Operation("attnctl.ops.mla_cases", "attnctl.ops.mla_trial")
+_MERGE = Operation("attnctl.ops.merge_states_cases", "attnctl.ops.merge_states_trial")
+_SPARSE = Operation("attnctl.ops.mla_sparse_cases", "attnctl.ops.mla_sparse_trial")
+_INDEXER = Operation("attnctl.ops.indexer_cases", "attnctl.ops.indexer_trial")
 _STATE = Operation("attnctl.ops.state_cases", "attnctl.ops.state_trial")
 
 OPERATIONS = {
     "paged": _PAGED,
     "diffkv": _PAGED,
+    "mla": _MLA,
+    "merge_states": _MERGE,
+    "mla_sparse": _SPARSE,
+    "indexer": _INDEXER,
     "gdn": _STATE,
     "mamba1": _STATE,
     "mamba2": _STATE,

@@ -56,7 +56,7 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
     if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
         raise ValueError(f"{case}: queries must pair with contexts and be no longer")
     query, key, value = _projections(case, sum(queries), sum(contexts), dtype, generator)
-    table, slots, blocks = _pages(contexts, case.count("page"), generator)
+    table, slots, blocks = shuffled_pages(contexts, case.count("page"), generator)
     new = torch.cat(
         [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
         or [torch.zeros(0, dtype=torch.bool)]
@@ -98,7 +98,7 @@ def _projections(
     return query, key, value
 
 
-def _pages(
+def shuffled_pages(
     contexts: list[int], page: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, int]:
     """A shuffled block table, the slot of every context token, and the number of pages."""

@@ -18,6 +18,7 @@ BACKEND = Backend(
     name="CPU_MLA",
     summary="Latent attention on any processor",
     ops=("mla",),
+    kernel="bundled",
     rules=(
         platform("cpu"),
         package("torch"),

@@ -18,6 +18,7 @@ BACKEND = Backend(
     name="CPU_MLA_SPARSE",
     summary="Sparse latent attention on any processor",
     ops=("mla_sparse",),
+    kernel="bundled",
     rules=(
         platform("cpu"),
         package("torch"),

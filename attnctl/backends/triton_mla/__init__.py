@@ -29,6 +29,7 @@ BACKEND = Backend(
     name="TRITON_MLA",
     summary="Latent attention in Triton: any widths, NVIDIA, AMD and Intel",
     ops=("mla",),
+    kernel="bundled",
     rules=(
         platform("cuda", "rocm", "xpu"),
         *triton(),

@@ -24,6 +24,7 @@ BACKEND = Backend(
     name="TRITON_MLA_SPARSE",
     summary="Sparse latent attention in Triton: any widths, NVIDIA, AMD and Intel",
     ops=("mla_sparse",),
+    kernel="bundled",
     rules=(
         platform("cuda", "rocm", "xpu"),
         *triton(),

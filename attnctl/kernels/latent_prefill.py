@@ -1,0 +1,120 @@
+"""The uncompressed form over a cache, some context at a time: what backends share of prefill.
+
+Keys and values of all heads are many times the cached row (DeepSeek V3: 40,960 columns of 576), so
+that a long context is uncompressed in parts, and the parts of the output are merged by log-sum-exp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from attnctl.kernels.latent_rows import read_rows
+from attnctl.ops.mla import Latent, uncompress
+from attnctl.runtime import Metadata
+
+State = tuple[Tensor, Tensor]
+
+
+class Attend(Protocol):
+    """Attention of packed queries [T, H, D] over packed keys and values, with its log-sum-exp.
+
+    key_start_loc: [B + 1] int32. causal: the queries are the last of the keys.
+    """
+
+    def __call__(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        key_start_loc: Tensor,
+        metadata: Metadata,
+        scale: float,
+        *,
+        causal: bool,
+        max_keys: int,
+    ) -> State: ...
+
+
+class Merge(Protocol):
+    """attnctl.ops.merge_states, in the inputs' precision."""
+
+    def __call__(self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> State: ...
+
+
+class Span(NamedTuple):
+    """Context tokens begins[b] to ends[b] - 1 of each sequence b."""
+
+    begins: list[int]
+    ends: list[int]
+    causal: bool
+
+
+def prefill(
+    query: Tensor,
+    cache: Tensor,
+    metadata: Metadata,
+    params: Latent,
+    weights: State,
+    chunk: int,
+    attend: Attend,
+    merge: Merge,
+) -> State:
+    """out [T, H, Dv] and lse [T, H] of the tokens that belong to sequences.
+
+    query: [T, H, nope + R]. weights: w_uk [H, nope, L] and w_uv [H, Dv, L], in the dtype in which
+    keys and values are made. Waits once for the device, to learn the lengths.
+    """
+    lengths, starts = metadata.seq_lens.tolist(), metadata.query_start_loc.tolist()
+    queries = [last - first for first, last in pairwise(starts)]
+    state: State | None = None
+    for span in spans(queries, lengths, chunk):
+        rows = _rows(cache, metadata.block_table, span).to(weights[0].dtype) * params.kv_scale
+        keys, values = uncompress(rows, *weights)
+        counts = [end - begin for begin, end in zip(span.begins, span.ends, strict=True)]
+        key_starts = torch.tensor([0, *counts]).cumsum(0).to(metadata.query_start_loc)
+        part = attend(
+            query[: starts[-1]],
+            keys,
+            values,
+            key_starts,
+            metadata,
+            params.scale,
+            causal=span.causal,
+            max_keys=max(counts, default=0),
+        )
+        state = part if state is None else merge(*state, *part)
+    assert state is not None  # the last span is there whatever the lengths
+    return state
+
+
+def spans(queries: list[int], lengths: list[int], chunk: int) -> Iterator[Span]:
+    """The context in parts of at most `chunk` tokens a sequence, then the batch's own tokens.
+
+    Sequences without query tokens have no part. chunk 0: everything at once.
+    """
+    lengths = [length if count else 0 for count, length in zip(queries, lengths, strict=True)]
+    before = [length - count for count, length in zip(queries, lengths, strict=True)]
+    if not chunk:
+        yield Span([0] * len(lengths), lengths, True)
+        return
+    for first in range(0, max(before, default=0), chunk):
+        begins = [min(first, most) for most in before]
+        yield Span(begins, [min(first + chunk, most) for most in before], False)
+    yield Span(before, lengths, True)
+
+
+def _rows(cache: Tensor, block_table: Tensor, span: Span) -> Tensor:
+    """The cached rows of a span, all sequences packed: [S, C]."""
+    owner, position = [], []
+    for b, (begin, end) in enumerate(zip(span.begins, span.ends, strict=True)):
+        position.append(torch.arange(begin, end))
+        owner.append(torch.full((end - begin,), b))
+    none = torch.zeros(0, dtype=torch.int64)
+    at = torch.stack([torch.cat([none, *owner]), torch.cat([none, *position])]).to(cache.device)
+    page = cache.shape[1]
+    return read_rows(cache, block_table[at[0], at[1] // page].long(), at[1] % page)

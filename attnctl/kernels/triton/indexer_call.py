@@ -1,0 +1,59 @@
+"""The indexer's half of a sparse backend in Triton: write keys, logits, picks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnctl.kernels.triton.indexer import logits_launch, pick_launch
+from attnctl.kernels.triton.latent_call import dense_query
+from attnctl.kernels.triton.latent_launch import run
+from attnctl.kernels.triton.scatter_rows import scatter_rows
+from attnctl.ops.indexer import Indexing, key_planes
+from attnctl.ops.packed_rows import GROUP, quantize_groups
+from attnctl.runtime import Metadata
+
+
+class TritonIndexer:
+    """The indexer's half of MlaSparseRuntime."""
+
+    def write_index(
+        self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
+    ) -> None:
+        values, scales = quantize_groups(key, GROUP, params.ue8m0)
+        keys, key_scales = key_planes(index_cache)
+        scatter_rows(values, keys, metadata.slot_mapping)
+        scatter_rows(scales, key_scales, metadata.slot_mapping)
+
+    def index_logits(
+        self,
+        query: Tensor,
+        weights: Tensor,
+        index_cache: Tensor,
+        metadata: Metadata,
+        params: Indexing,
+    ) -> Tensor:
+        """[T, max_seq_len] float32."""
+        shape = (query.shape[0], metadata.max_seq_len)
+        logits = torch.empty(shape, dtype=torch.float32, device=query.device)
+        if logits.numel():
+            query = dense_query(query)
+            run(logits_launch(query, weights, index_cache, metadata, params, logits))
+        return logits
+
+    def select_tokens(
+        self,
+        query: Tensor,
+        weights: Tensor,
+        index_cache: Tensor,
+        metadata: Metadata,
+        params: Indexing,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        if out is None:
+            shape = (query.shape[0], params.topk)
+            out = torch.full(shape, -1, dtype=torch.int32, device=query.device)
+        logits = self.index_logits(query, weights, index_cache, metadata, params)
+        if logits.numel():
+            run(pick_launch(logits, metadata, params.topk, out))
+        return out

@@ -1,0 +1,165 @@
+"""Calls of latent attention in Triton: dense over a paged cache, and over named slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnctl.kernels.triton.latent_launch import (
+    LEAST_KEYS,
+    LOG2E,
+    latent_device,
+    latent_tiles,
+    lse_strides,
+    partial_for,
+    power,
+    precision,
+    reduce_launch,
+    segments_of,
+)
+from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.mla_decode import mla_decode_kernel
+from attnctl.kernels.triton.mla_sparse import mla_sparse_kernel
+from attnctl.ops.mla import Latent
+from attnctl.ops.packed_rows import GROUP
+from attnctl.runtime import Metadata
+
+FORMATS = {torch.float8_e4m3fn: 1, torch.float8_e5m2: 2, torch.uint8: 1}
+"""How the kernels number a cache's FP8 format; a cache of bytes holds packed rows, in E4M3."""
+
+
+def decode_launches(
+    query: Tensor,
+    cache: Tensor,
+    metadata: Metadata,
+    params: Latent,
+    out: Tensor,
+    lse: Tensor | None,
+    gpu: Device | None = None,
+    tiles: Tiles | None = None,
+) -> list[Launch]:
+    """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass."""
+    gpu = gpu or latent_device(query.device)
+    rank = params.kv_lora_rank
+    tokens, heads, width = query.shape
+    tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
+    parts = -(-heads // tiles.rows)
+    partial = partial_for(out, segments_of(gpu, tokens * parts, metadata.max_seq_len))
+    latent, rope, _ = _planes(cache, rank)
+    starts = metadata.query_start_loc
+    arguments = (
+        query,
+        latent,
+        rope,
+        out,
+        lse,
+        metadata.block_table,
+        starts,
+        metadata.seq_lens,
+        partial.part,
+        partial.lse,
+        *query.stride()[:2],
+        *latent.stride()[:2],
+        *rope.stride()[:2],
+        *out.stride()[:2],
+        *lse_strides(lse),
+        metadata.block_table.stride(0),
+        params.scale * params.kv_scale * LOG2E,
+        params.kv_scale,
+        starts.shape[0] - 1,
+        max(1, LEAST_KEYS // tiles.keys),
+    )
+    constants = _constants(query, cache, rank, tiles, gpu, partial.segments > 1)
+    grid = (tokens, parts, partial.segments)
+    found = [Launch(mla_decode_kernel, grid, arguments, constants)]
+    return found if partial.segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
+
+
+def sparse_launches(
+    query: Tensor,
+    cache: Tensor,
+    slots: Tensor,
+    metadata: Metadata,
+    params: Latent,
+    out: Tensor,
+    lse: Tensor | None,
+    gpu: Device | None = None,
+    tiles: Tiles | None = None,
+) -> list[Launch]:
+    """The launches of the sparse form."""
+    gpu = gpu or latent_device(query.device)
+    rank = params.kv_lora_rank
+    tokens, heads, width = query.shape
+    tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
+    parts = -(-heads // tiles.rows)
+    partial = partial_for(out, segments_of(gpu, tokens * parts, slots.shape[1]))
+    latent, rope, scales = _planes(cache, rank)
+    starts = metadata.query_start_loc
+    arguments = (
+        query,
+        latent,
+        rope,
+        scales,
+        slots,
+        out,
+        lse,
+        starts,
+        partial.part,
+        partial.lse,
+        *query.stride()[:2],
+        *latent.stride()[:2],
+        *rope.stride()[:2],
+        *((0, 0) if scales is None else scales.stride()[:2]),
+        slots.stride(0),
+        *out.stride()[:2],
+        *lse_strides(lse),
+        params.scale * params.kv_scale * LOG2E,
+        params.kv_scale,
+        starts.shape[0] - 1,
+        cache.shape[0] * cache.shape[1],
+        slots.shape[1],
+        max(1, LEAST_KEYS // tiles.keys),
+    )
+    constants = _constants(query, cache, rank, tiles, gpu, partial.segments > 1)
+    grid = (tokens, parts, partial.segments)
+    found = [Launch(mla_sparse_kernel, grid, arguments, constants)]
+    return found if partial.segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
+
+
+def dense_query(query: Tensor) -> Tensor:
+    """The query with a dense last dimension, which is all that the kernels ask of strides."""
+    return query if query.stride(-1) == 1 else query.contiguous()
+
+
+def _planes(cache: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The latent part, the rope part and the scales of a cache, as views that kernels can load."""
+    if cache.dtype is torch.uint8:
+        end = rank + 4 * (rank // GROUP)
+        scales = cache[..., rank:end].view(torch.float32)
+        return cache[..., :rank], cache[..., end:].view(torch.bfloat16), scales
+    plain = cache.view(torch.uint8) if cache.dtype in FORMATS else cache
+    return plain[..., :rank], plain[..., rank:], None
+
+
+def _constants(
+    query: Tensor, cache: Tensor, rank: int, tiles: Tiles, gpu: Device, split: bool
+) -> dict[str, Any]:
+    heads, rope = query.shape[1], query.shape[2] - rank
+    return {
+        "HEADS": heads,
+        "BLOCK_M": tiles.rows,
+        "TILE": tiles.keys,
+        "PAGE": cache.shape[1],
+        "L": rank,
+        "L_BLOCK": power(rank, GROUP if cache.dtype is torch.uint8 else 16),
+        "R": rope,
+        "R_BLOCK": power(rope),
+        "FORMAT": FORMATS.get(cache.dtype, 0),
+        "SPLIT": split,
+        "INTERPRET": query.device.type == "cpu",
+        "PRECISION": precision(gpu, query.element_size()),
+        "num_warps": tiles.warps,
+        "num_stages": tiles.stages,
+    }

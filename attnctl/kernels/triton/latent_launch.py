@@ -1,0 +1,135 @@
+"""Which tiles the kernels of latent attention get: pure functions of shapes and the device.
+
+Nothing here looks at a tensor's contents, so the same shapes always give the same launch and a CUDA
+graph can hold it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+from torch import Tensor
+
+from attnctl.kernels.triton.call import LOG2E as LOG2E
+from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.launch import Device, Launch, Tiles
+
+MAX_SEGMENTS = 32
+"""Segments of a row's keys at most: what a program of the reduce pass holds in registers."""
+
+LEAST_KEYS = 64
+"""Keys of a segment at least: fewer cost more in the reduce pass than they save."""
+
+
+def run(launch: Launch) -> None:
+    launch.kernel[launch.grid](*launch.arguments, **launch.constants)
+
+
+def latent_device(device: torch.device) -> Device:
+    """The facts of a tensor's device; for the interpreter those of a small GPU.
+
+    Its blocks have room for float32 rows of 512 + 64, which not every GPU's have.
+    """
+    if device.type == "cpu":
+        return Device("interpreter", 4, 131072)
+    if device.type == "xpu":
+        facts = torch.xpu.get_device_properties(device)
+        # Intel's GPU optimisation guide: at least 64 KiB of local memory a work-group
+        return Device("xpu", facts.gpu_eu_count // 8, 65536)
+    return device_of(device)
+
+
+def precision(device: Device, item_bytes: int) -> str | None:
+    """How float32 products are made: Triton's own choice, tf32, keeps three digits."""
+    if item_bytes < 4:
+        return None
+    return "tf32x3" if device.arch.startswith("sm_") else "ieee"
+
+
+def power(number: int, least: int = 16) -> int:
+    """The next power of two, at least what the matrix unit takes."""
+    return max(least, 1 << max(number - 1, 0).bit_length())
+
+
+def latent_tiles(device: Device, heads: int, rank: int, rope: int, item_bytes: int) -> Tiles:
+    """The largest tile that fits the shared memory. ValueError where the smallest does not.
+
+    Up to 64 heads share a tile where the running sum leaves registers to the rest.
+    """
+    row = (power(rank) + (power(rope) if rope else 0)) * item_bytes
+    rows = min(power(heads), 64 if item_bytes <= 2 else 16)
+    keys, stages = 32, 2
+    while True:
+        weights = rows * keys * item_bytes
+        if (rows + stages * keys) * row + weights <= device.shared_memory_bytes:
+            return Tiles(rows, keys, 8 if rows * power(rank) >= 64 * 256 else 4, stages)
+        if stages > 1:
+            stages -= 1
+        elif rows > 16:
+            rows //= 2
+        elif keys > 16:
+            keys //= 2
+        else:
+            raise ValueError(
+                f"{device.arch}: rows of {rank} + {rope} need {32 * row} bytes of shared memory, "
+                f"a block has {device.shared_memory_bytes}"
+            )
+
+
+def segments_of(device: Device, programs: int, keys: int) -> int:
+    """A power of two: how many segments fill the device twice over."""
+    segments = 1
+    most = min(MAX_SEGMENTS, keys // LEAST_KEYS)
+    while segments * 2 <= most and programs * segments < device.units:
+        segments *= 2
+    return segments
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """What the segments of a launch leave to the reduce pass; None where there is one segment."""
+
+    part: Tensor | None
+    lse: Tensor | None
+    segments: int
+
+
+def partial_for(out: Tensor, segments: int) -> Partial:
+    tokens, heads, width = out.shape
+    if segments == 1:
+        return Partial(None, None, 1)
+    part = torch.empty(tokens, heads, segments, width, dtype=torch.float32, device=out.device)
+    return Partial(part, part.new_empty(tokens, heads, segments), segments)
+
+
+def lse_strides(lse: Tensor | None) -> tuple[int, int]:
+    return (0, 0) if lse is None else (lse.stride(0), lse.stride(1))
+
+
+def reduce_launch(partial: Partial, out: Tensor, lse: Tensor | None, starts: Tensor) -> Launch:
+    """The pass that joins segments."""
+    from attnctl.kernels.triton.latent_tile import reduce_kernel
+
+    tokens, heads, width = out.shape
+    columns = min(128, power(width))
+    return Launch(
+        reduce_kernel,
+        (tokens, heads, -(-width // columns)),
+        (
+            partial.part,
+            partial.lse,
+            out,
+            lse,
+            starts,
+            out.stride(0),
+            out.stride(1),
+            *lse_strides(lse),
+            starts.shape[0] - 1,
+        ),
+        {
+            "HEADS": heads,
+            "L": width,
+            "COLUMNS": columns,
+            "SEGMENTS": partial.segments,
+            "num_warps": 4,
+        },
+    )
