@@ -12,13 +12,13 @@ import msgspec
 
 from attnctl.exits import Exit
 from attnctl.findings import Finding, Verdict
-from attnctl.machine import Machine
+from attnctl.machine import Machine, Vendor
 from attnctl.ops.case import Case
-from attnctl.ops.catalog import OPERATIONS, layer_for
+from attnctl.ops.catalog import OPERATIONS, case_of, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.run import try_cases
-from attnctl.select import subject_of
+from attnctl.select import DEFAULT_BLOCK, subject_of
 from attnctl.trials import BackendTrials, Level, SmokeReport, Trial
 
 # what the interpreter needs of the machine, whatever its devices are
@@ -40,11 +40,13 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
     """Which of these cases the backend takes on this machine, and where it would run them."""
     device, level = _where(backend, machine)
+    seen = _without_gpus(machine) if device == "cpu" else machine
     runnable, refused = [], []
-    for one in wanted:
-        if _op(one) not in backend.ops:
+    for asked in wanted:
+        if _op(asked) not in backend.ops:
             continue
-        subject = subject_of(machine, layer_for(one))
+        one = _paged_for(asked, backend, seen.platform)
+        subject = subject_of(seen, layer_for(one))
         reasons = tuple(_reasons(backend, subject, level))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
@@ -82,6 +84,19 @@ def runnable_backends(registry: Registry) -> tuple[Backend, ...]:
         for backend in registry.backends
         if backend.kernel != "planned" and OPERATIONS.keys() & set(backend.ops)
     )
+
+
+def _without_gpus(machine: Machine) -> Machine:
+    """The machine as its processor's backends see it."""
+    return msgspec.structs.replace(machine, nvidia=Vendor(), amd=Vendor(), intel=Vendor())
+
+
+def _paged_for(one: Case, backend: Backend, platform: str) -> Case:
+    """The case with pages that the backend takes, where it leaves their size at the default."""
+    page, units = one.params.get("page"), backend.block_units(platform)
+    if page != DEFAULT_BLOCK or not units or any(DEFAULT_BLOCK % unit == 0 for unit in units):
+        return one
+    return case_of(one.op, {**one.params, "page": min(units)})
 
 
 def _op(one: Case) -> str:
