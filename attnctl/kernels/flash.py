@@ -35,11 +35,17 @@ class FlashMetadata(Metadata, frozen=True, kw_only=True):
     context_start_loc: Tensor
 
 
-def find(name: str, versions: Iterable[int], load: Load) -> Flash:
-    """The first of these versions that can be imported. InputError: none, with every reason."""
+def find(name: str, versions: Iterable[int], load: Load, sinks: bool = False) -> Flash:
+    """The first of these versions that can be imported. InputError: none, with every reason.
+
+    sinks: the layer has them, which FA3 takes as vLLM builds it alone.
+    """
     reasons = []
     for version in versions:
         for module, carried in ((OWN_MODULES[version], False), (CARRIER_MODULE, True)):
+            if sinks and version == 3 and not carried:
+                reasons.append(f"FA3: {module}: it has no argument for sinks, vLLM's build has")
+                continue
             try:
                 flash = _open(load(module), version, carried)
             except (ImportError, AttributeError, OSError) as error:

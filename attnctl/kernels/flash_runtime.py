@@ -72,12 +72,16 @@ class FlashAttention(PackedCache):
         if tokens == 0 or metadata.max_query_len == 0:
             return query.new_empty(tokens, heads, width_v) if out is None else out
         self._refuse(params)
-        unequal, sinks, alibi = width != width_v, params.sinks is not None, params.alibi_slopes
-        key = (query.device, heads, width, width_v, sinks, alibi is not None)
-        flash = self._found.get(key) or self._find(key, query, unequal)
+        sinks, alibi = params.sinks is not None, params.alibi_slopes is not None
+        flash = self._flash(query, cache, sinks, alibi)
         flat, mask = unchunked(self.name, metadata, params, tokens, cache.shape[1])
         found = attend(self.name, flash, query, views(cache, width), flat, mask, out)
         return self._settle(out, found, metadata)
+
+    def query_dtype(self, query: Tensor, cache: Tensor) -> torch.dtype:
+        """What a query is rounded to: FlashAttention 3 multiplies FP8 keys with FP8 queries."""
+        fp8 = cache.element_size() == 1 and self._flash(query, cache, sinks=False).version == 3
+        return cache.dtype if fp8 else query.dtype
 
     def _refuse(self, params: Paged) -> None:
         refuse(
@@ -91,14 +95,18 @@ class FlashAttention(PackedCache):
                 "layer's rises to the right of it; try TRITON_ATTN"
             )
 
-    def _find(self, key: tuple[object, ...], query: Tensor, unequal: bool) -> Flash:
-        _, heads, width, width_v, sinks, alibi = key
-        layer = _layer(heads, width, width_v, sinks, alibi)  # type: ignore[arg-type]
-        allowed = (3, 4) if unequal else (2, 3, 4)
-        versions = suitable_versions(self._capability(query.device), layer)
-        flash = find(self.name, [one for one in versions if one in allowed], self._load)
-        self._found[key] = flash
-        return flash
+    def _flash(self, query: Tensor, cache: Tensor, sinks: bool, alibi: bool = False) -> Flash:
+        _, heads, width = query.shape
+        width_v = cache.shape[3] - width
+        key = (query.device, heads, width, width_v, sinks, alibi)
+        found = self._found.get(key)
+        if found is None:
+            layer = _layer(heads, width, width_v, sinks, alibi)
+            versions = suitable_versions(self._capability(query.device), layer)
+            allowed = (2, 3, 4) if width == width_v else (3, 4)
+            able = [one for one in versions if one in allowed]
+            found = self._found[key] = find(self.name, able, self._load, sinks)
+        return found
 
 
 def _layer(heads: int, width: int, width_v: int, sinks: bool, alibi: bool) -> Layer:

@@ -54,14 +54,22 @@ def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cp
     live = tokens - case.count("padding")
     if stray or not bool(torch.isnan(out[live:]).all()):
         return fault("overrun", stray or "rows of no sequence were written")
-    return _judge(out[:live], batch, keys, values, live)
+    # a kernel whose products are narrower than its query says so: its budget is that precision's
+    asked = getattr(runtime, "query_dtype", None)
+    narrow = batch.query.dtype if asked is None else asked(batch.query, cache)
+    return _judge(out[:live], batch, keys, values, live, narrow)
 
 
-def _judge(out: Tensor, batch: Batch, keys: Tensor, values: Tensor, live: int) -> Comparison:
+def _judge(
+    out: Tensor, batch: Batch, keys: Tensor, values: Tensor, live: int, narrow: torch.dtype
+) -> Comparison:
     def specified(dtype: torch.dtype) -> Tensor:
         params = _on_cpu(batch.params)
+        query = batch.query[:live].cpu()
+        if dtype is not torch.float64:
+            query = query.to(narrow).to(query.dtype)
         return paged_attention(
-            batch.query[:live].cpu(),
+            query,
             keys,
             values,
             batch.block_table.cpu(),

@@ -39,6 +39,7 @@ from attnctl.requirements.layers import (
     kv_cache_dtypes,
     one_stack,
     operation,
+    whole_chunks,
 )
 from attnctl.requirements.memory import shared_memory
 from attnctl.requirements.mla import (
@@ -95,4 +96,5 @@ __all__ = [
     "platform",
     "shared_memory",
     "triton",
+    "whole_chunks",
 ]

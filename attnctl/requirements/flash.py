@@ -35,8 +35,11 @@ def flash_version(subject: Subject) -> int | None:
 
 
 def _has(subject: Subject, version: int) -> bool:
-    if installed(subject, PACKAGES[version]):
-        return True
+    return installed(subject, PACKAGES[version]) or _carried(subject, version)
+
+
+def _carried(subject: Subject, version: int) -> bool:
+    """Whether vLLM is there and brings this version."""
     if not installed(subject, CARRIER):
         return False
     # a probe lists the compiled ones in its build; FA4 is Python source and in every wheel
@@ -155,6 +158,10 @@ def flash_sinks() -> Rule:
             return met("sinks", wanted, "Intel's kernels have them", source)
         version = flash_version(subject)
         good = cc is not None and cc >= (9, 0) and version in (3, 4)
+        if version == 3 and not _carried(subject, 3):
+            # FA3's own package has no argument for them
+            fix = INSTALL.get(CARRIER, "")
+            return unmet("sinks", wanted, "FA3 of flash_attn_3, which has none", "packages", fix)
         return (met if good else unmet)("sinks", wanted, _here(subject, version), source)
 
     return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")

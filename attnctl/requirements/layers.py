@@ -108,6 +108,23 @@ def block_size(*sizes: int, multiple_of: int | None = None) -> Rule:
     return Rule("block_size", "layer", check, wanted=wanted)
 
 
+def whole_chunks() -> Rule:
+    """A chunk is a whole number of cache blocks, for kernels that take each as a sequence."""
+    wanted = "chunks of whole cache blocks"
+
+    def check(subject: Subject) -> Finding | None:
+        chunk, size = subject.layer.group.chunk, subject.layer.block_size
+        if chunk is None or size is None:
+            return None
+        found = f"chunks of {chunk} tokens in blocks of {size}"
+        if chunk % size == 0:
+            return met("chunk", wanted, found, subject.layer.source("chunk"))
+        fix = "a --block-size that divides the chunk"
+        return unmet("chunk", wanted, found, subject.layer.source("chunk"), fix)
+
+    return Rule("chunk", "layer", check, wanted=wanted)
+
+
 def one_stack() -> Rule:
     """The model is not an encoder-decoder; the decoder's own layers count as one."""
     wanted = "a model of one stack"

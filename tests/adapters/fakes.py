@@ -28,6 +28,11 @@ def loader(**modules: Any) -> Callable[[str], Any]:
 
 
 def flash_mask(a: Arguments, softmax_scale: float, sinks: Tensor | None = None) -> Paged:
+    factors = {}
+    if "k_descale" in a:
+        batch, heads = a["cu_seqlens_q"].shape[0] - 1, a.get("k", a.get("k_cache")).shape[2]
+        assert a["k_descale"].shape == a["v_descale"].shape == (batch, heads)
+        factors = {f"{x}_scale": float(a[f"{x}_descale"][0, 0]) for x in "kv"}
     left, right = (-1 if side is None else side for side in a.get("window_size", (-1, -1)))
     causal = a["causal"]
     assert not causal or right <= 0, "FlashAttention's causal is a right side of 0"
@@ -39,6 +44,7 @@ def flash_mask(a: Arguments, softmax_scale: float, sinks: Tensor | None = None) 
         softcap=a.get("softcap") or None,
         sinks=sinks,
         alibi_slopes=a.get("alibi_slopes"),
+        **factors,
     )
 
 
@@ -48,7 +54,9 @@ def specified(a: Arguments, names: tuple[str, ...], params: Paged) -> Tensor:
     key, value, table, starts, lengths = (a[name] for name in names)
     assert table.dtype == starts.dtype == lengths.dtype == torch.int32
     assert key.stride(-1) == value.stride(-1) == 1
-    out = torch.full((*query.shape[:2], value.shape[3]), 7.0, dtype=query.dtype)
+    assert key.element_size() > 1 or query.dtype == key.dtype, "Q, K and V have one dtype"
+    dtype = torch.bfloat16 if query.element_size() == 1 else query.dtype
+    out = torch.full((*query.shape[:2], value.shape[3]), 7.0, dtype=dtype)
     ours = (table, starts, lengths, params)
     return paged_attention(query, key, value, *ours, out=out, dtype=torch.float32)
 
@@ -220,7 +228,6 @@ def aiter_unified() -> Any:
         assert a["causal"], "Only causal attention is supported"
         assert a["q_descale"] is None, "Q scales not supported"
         names = ("k", "v", "block_table", "cu_seqlens_q", "seqused_k")
-        a["k_scale"], a["v_scale"] = float(a["k_descale"][0, 0]), float(a["v_descale"][0, 0])
         params = flash_mask(a, a["softmax_scale"], a["sinks"])
         found = specified(a, names, params)
         live = int(a["cu_seqlens_q"][-1])

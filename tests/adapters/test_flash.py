@@ -69,6 +69,13 @@ def test_fa3_takes_sinks_in_bfloat16() -> None:
     assert faults(runtime(load), "sinks", dtype="bfloat16") == {}
 
 
+def test_fa3_rounds_the_query_to_fp8_beside_an_fp8_cache() -> None:
+    """Its budget is that of the specification with such a query; scales go in by batch and head."""
+    own = runtime(fakes.loader(flash_attn_interface=fakes.fa3()))
+    carried = runtime(fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2, 3)))
+    assert faults(own, "fp8") == faults(carried, "fp8") == {}
+
+
 def test_diffkv_is_right_with_fa3_and_fa4_and_never_takes_fa2() -> None:
     """K of 192 and V of 128 lie side by side, and are read in place."""
     shape = {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1}
@@ -92,7 +99,7 @@ def test_what_is_missing_is_said_for_each_version() -> None:
     [
         ({"chunk": 24}, "a chunk of 24 tokens is no whole number of 16-token pages"),
         ({"ranges": True}, "bidirectional ranges"),
-        ({"sinks": True}, "sinks need FA4, or FA3 as vLLM builds it"),
+        ({"sinks": True}, "FA3: flash_attn_interface: it has no argument for sinks"),
     ],
 )
 def test_what_no_argument_expresses_is_refused(changes: dict[str, Any], says: str) -> None:

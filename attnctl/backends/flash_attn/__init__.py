@@ -17,6 +17,7 @@ from attnctl.requirements import (
     operation,
     package,
     platform,
+    whole_chunks,
 )
 
 BACKEND = Backend(
@@ -35,6 +36,7 @@ BACKEND = Backend(
         flash_kv_cache_dtype(),
         *on("cuda", block_size(multiple_of=16)),
         *on("xpu", block_size(multiple_of=64)),
+        whole_chunks(),
         # chunked layers are served as virtual batches, one per chunk
         *features(
             "encoder",

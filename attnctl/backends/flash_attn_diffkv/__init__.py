@@ -15,6 +15,7 @@ from attnctl.requirements import (
     operation,
     package,
     platform,
+    whole_chunks,
 )
 
 BACKEND = Backend(
@@ -34,6 +35,7 @@ BACKEND = Backend(
         flash_head_size(),
         flash_kv_cache_dtype(),
         block_size(multiple_of=16),
+        whole_chunks(),
         *features(
             "encoder",
             "encoder_only",

@@ -15,6 +15,7 @@ from attnctl.requirements import (
     operation,
     package,
     platform,
+    whole_chunks,
 )
 
 
@@ -37,6 +38,7 @@ BACKEND = Backend(
         head_sizes(64, 128, 256, 512),
         flashinfer_kv_cache_dtype(),
         block_size(16, 32, 64),
+        whole_chunks(),
         *features("sliding_window", "chunked", "softcap", flashinfer_sinks()),
     ),
     ranks=(

@@ -15,6 +15,7 @@ from attnctl.requirements import (
     operation,
     package,
     platform,
+    whole_chunks,
 )
 
 BACKEND = Backend(
@@ -32,6 +33,7 @@ BACKEND = Backend(
         kv_cache_dtypes(*PLAIN_KV, "fp8", "fp8_e4m3", "fp8_e5m2"),
         fp8_hardware(),
         block_size(16, 32),
+        whole_chunks(),
         # its functions take windows and ALiBi slopes, and no soft cap
         *features("sliding_window", "chunked", "sinks", "alibi"),
     ),

@@ -14,6 +14,7 @@ from attnctl.requirements import (
     operation,
     package,
     platform,
+    whole_chunks,
 )
 
 BACKEND = Backend(
@@ -31,6 +32,7 @@ BACKEND = Backend(
         kv_cache_dtypes(*PLAIN_KV, "fp8", "fp8_e4m3", "fp8_e5m2"),
         fp8_hardware(),
         block_size(multiple_of=16),
+        whole_chunks(),
         *features(
             "encoder", "encoder_only", "sliding_window", "two_sided_window", "chunked", "alibi"
         ),
