@@ -171,10 +171,16 @@ FEATURE: dict[str, Row] = {
         "mask over block numbers.",
         "Nothing: FLEX_ATTENTION takes it.",
     ),
+    "chunk": (
+        "Chunks are not whole blocks",
+        "Llama 4's local layers see their own chunk of the sequence. Kernels that have no chunks "
+        "take each as a sequence of its own, whose block table begins with a whole block.",
+        "A --block-size that divides the chunk, or leave --block-size out.",
+    ),
     "sinks": (
         "No attention sinks",
         "gpt-oss and MiMo-V2 add a learned logit per head to the softmax. FlashAttention has it in "
-        "FA3 and FA4 on 9.0 and newer, FlashInfer where its cubins are.",
+        "FA4, and in FA3 as vLLM builds it, on 9.0 and newer; FlashInfer where its cubins are.",
         "For FLASHINFER: pip install flashinfer-cubin. Otherwise TRITON_ATTN has them.",
     ),
     "softcap": (

@@ -18,6 +18,7 @@ from attnctl.requirements import (
     features,
     flash_kernel,
     flash_prefix_lm,
+    flash_sinks,
     flash_version,
     flashinfer_kv_cache_dtype,
     flashinfer_sinks,
@@ -29,6 +30,7 @@ from attnctl.requirements import (
     on,
     package,
     shared_memory,
+    whole_chunks,
 )
 from attnctl.requirements.memory import smallest_tile_bytes
 from attnctl.select import subject_of
@@ -340,3 +342,30 @@ def test_half_precision_on_old_devices_raises_no_question() -> None:
     """Only bfloat16 below 8.0 does."""
     assert answer(device_dtype(), box.cuda(7, 5), dtype="float16") is None
     assert answer(device_dtype(), box.cuda(8), dtype="bfloat16") is None
+
+
+@pytest.mark.parametrize(
+    ("chunk", "block", "verdict"),
+    [(8192, 16, Verdict.MET), (24, 16, Verdict.UNMET), (24, 24, Verdict.MET)],
+)
+def test_a_chunk_that_becomes_a_sequence_is_whole_blocks(
+    chunk: int, block: int, verdict: Verdict
+) -> None:
+    """A kernel's block table begins with a block; 24 tokens begin one and a half blocks of 16."""
+    found = ask(whole_chunks(), box.cuda(9), group("chunked", chunk=chunk), block_size=block)
+    assert found.verdict is verdict
+    assert found.found == f"chunks of {chunk} tokens in blocks of {block}"
+
+
+def test_a_chunk_is_not_asked_about_until_a_block_size_is_fixed() -> None:
+    """The engine picks a block size that divides it."""
+    assert answer(whole_chunks(), box.cuda(9), group("chunked", chunk=24)) is None
+
+
+@pytest.mark.parametrize(
+    ("packages", "verdict"),
+    [(("flash_attn_3",), Verdict.UNMET), (("flash_attn_3", "vllm"), Verdict.MET)],
+)
+def test_sinks_are_in_the_fa3_that_vllm_builds(packages: tuple[str, ...], verdict: Verdict) -> None:
+    """The function of FA3's own package has no argument for them."""
+    assert ask(flash_sinks(), box.cuda(9, packages=packages), group(sinks=True)).verdict is verdict
