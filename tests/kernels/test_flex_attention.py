@@ -8,13 +8,15 @@ import msgspec
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.exc import BackendCompilerFailed
 
+from attnctl.backends.flex_attention import kernel
 from attnctl.backends.flex_attention.kernel import FlexAttention
 from attnctl.compare import compare
 from attnctl.exits import InputError
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
-from attnctl.kernels.flex.pages import in_place, keys_and_values, packed
+from attnctl.kernels.flex.pages import in_place, in_place_possible, keys_and_values, packed
 from attnctl.ops.case import Case
 from attnctl.ops.paged import paged_attention, visible
 from attnctl.ops.paged_cases import PHASES, case
@@ -224,6 +226,45 @@ def test_one_compiled_kernel_serves_all_lengths_windows_chunks_and_ranges() -> N
     verdicts = [try_case(runtime, one).verdict for one in cases]
     assert verdicts == ["pass"] * len(cases)
     assert counters["unique_graphs"] - before == 1
+
+
+def test_a_cache_beyond_32_bit_offsets_is_packed() -> None:
+    """Page 7768 of 276480 elements begins past 2^31; the copy is indexed in 64 bits."""
+    shape = (16, 8, 2160)
+    near = torch.empty(7767, *shape, dtype=torch.float16, device="meta")
+    far = torch.empty(7768, *shape, dtype=torch.float16, device="meta")
+    assert in_place_possible(near, torch.float16)
+    assert not in_place_possible(far, torch.float16)
+    assert not in_place_possible(near, torch.bfloat16)
+    assert not in_place_possible(near.transpose(1, 2), torch.float16)
+
+
+def test_a_processor_without_a_working_compiler_computes_unfused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One warning says why; the numbers are the same; asked for by name it is an error."""
+    batch = build(case(queries="200", contexts="200", dtype="float32", heads=1, kv_heads=1))
+    given = (batch.query, cache_of(batch, 0.0), metadata_of(batch), batch.params)
+    monkeypatch.setattr(kernel, "UNFUSED_SCORES", 1)
+    monkeypatch.setattr(torch, "compile", _failing)
+    runtime = FlexAttention()
+    with pytest.warns(UserWarning, match="computes unfused, slowly: .*no compiler"):
+        found = runtime.forward(*given)
+    torch.testing.assert_close(found, FlexAttention(False).forward(*given))
+    runtime.forward(*given)
+    with pytest.raises(BackendCompilerFailed):
+        FlexAttention(True).forward(*given)
+
+
+def _failing(*_: Any, **__: Any) -> Any:
+    def run(*_: Any) -> Any:
+        raise BackendCompilerFailed(_named, RuntimeError("no compiler"), None)
+
+    return run
+
+
+def _named() -> None:
+    """A backend, as far as torch's error wants one."""
 
 
 def test_sinks_are_refused() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._dynamo import config as dynamo_config
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx.experimental import _config as fx_config
 
 from attnctl.exits import InputError
@@ -41,6 +43,7 @@ class FlexAttention(PackedCache):
         self._run: Callable[..., Any] | None = None
         self._batches: list[tuple[Metadata, Tensor | None, object, Batch]] = []
         self._families: set[tuple[Any, ...]] = set()
+        self._failed: set[tuple[Any, ...]] = set()
 
     def forward(
         self,
@@ -94,11 +97,25 @@ class FlexAttention(PackedCache):
         family = (query.dtype, query.device.type, shapes, features)
         if family in self._families:
             return self._run(query, key, value, *rest)
+        if family in self._failed:
+            return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
         # two lengths that happen to be equal must not be taken for one, and a program may hold
         # models of many shapes
         with fx_config.patch(use_duck_shape=False), dynamo_config.patch(recompile_limit=1024):
-            found = self._run(query, key, value, *rest)
+            try:
+                found = self._run(query, key, value, *rest)
+            except BackendCompilerFailed as error:
+                if self._compiled or query.device.type != "cpu":
+                    raise
+                # no compiler, or C++ that does not compile: slow is better than nothing
+                warnings.warn(
+                    f"FLEX_ATTENTION computes unfused, slowly: torch.compile failed: "
+                    f"{' '.join(str(error).splitlines()[:2])}. Try CPU_ATTN",
+                    stacklevel=4,
+                )
+                self._failed.add(family)
+                return unfused(query, key, value, *rest)
         self._families.add(family)
         return found
 

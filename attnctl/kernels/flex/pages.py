@@ -37,8 +37,14 @@ class Pages(msgspec.Struct, frozen=True):
 
 
 def in_place_possible(cache: Tensor, dtype: torch.dtype) -> bool:
+    """Whether flex_attention reaches all of it: one stride, one dtype, 32-bit offsets."""
     pages, size = cache.shape[:2]
-    return cache.dtype is dtype and pages > 1 and cache.stride(0) == size * cache.stride(1)
+    even = cache.stride(0) == size * cache.stride(1)
+    return cache.dtype is dtype and pages > 1 and even and pages * cache.stride(0) < FIRST_FAR
+
+
+FIRST_FAR = 2**31
+"""The first element that a 32-bit offset does not reach."""
 
 
 def in_place(metadata: Metadata, pages: int, size: int) -> Pages:
