@@ -22,6 +22,9 @@ from attnctl.ops.paged_cases import lengths
 from attnctl.ops.paged_inputs import shuffled_pages
 from attnctl.runtime import Metadata
 
+DISTINCT = 5
+"""Different index keys of a case about ties."""
+
 STRAY = -2
 """What picks are filled with before a run: no pick, and not the -1 of "none" either."""
 
@@ -64,6 +67,8 @@ def build(case: Case, device: torch.device | str = "cpu") -> IndexBatch:
     weights = _numbers(case, generator, tokens, heads)
     key = _numbers(case, generator, total, width)
     if case["ties"] and total:
+        # few keys, many times: the last place of a list is always contested
+        key = key[torch.randint(0, min(total, DISTINCT), (total,), generator=generator)]
         # the same largest magnitude in every group, so that every key has the same scale
         key[:, ::GROUP] = 448.0
         query[..., ::GROUP] = 0.0
