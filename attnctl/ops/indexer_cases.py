@@ -26,8 +26,9 @@ DEFAULTS: dict[str, Value] = {
     "padding": 0,
 }
 """topk: context tokens picked of each query's. query_dtype: auto (as dtype) or fp8_e4m3. ue8m0: key
-scales are powers of two. ties: few keys, of small whole numbers, so that logits are exact, often equal,
-and the picks must be the specification's own. padding: rows past the last sequence, with slot -1."""
+scales are powers of two. ties: few keys, of small whole numbers, so that logits are exact, often
+equal, and the picks must be the specification's own. padding: rows past the last sequence, with
+slot -1."""
 
 
 def case(**changes: Value) -> Case:
