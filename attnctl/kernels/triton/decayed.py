@@ -28,7 +28,7 @@ CHUNK = 64
 ROWS = 32
 """Rows of Dv per program: more programs against more shared work between them."""
 
-WARPS = 4
+WARPS = 2
 LONG = 32
 """Tokens of the longest row from which chunks are worth it."""
 

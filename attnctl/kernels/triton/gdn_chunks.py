@@ -32,8 +32,8 @@ BLOCK = 16
 ROWS = 32
 """Rows of Dv per program of the walk."""
 
-SOLVE_WARPS = 4
-WALK_WARPS = 4
+SOLVE_WARPS = 2
+WALK_WARPS = 2
 
 LONG = 32
 """Tokens of the longest row from which chunks are worth it."""
