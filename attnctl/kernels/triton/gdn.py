@@ -1,6 +1,4 @@
-"""The gated delta rule in Triton: one launch for decode and verification.
-
-Long rows with a decay per head go through gdn_chunks.py; a gate per channel is walked here.
+"""The gated delta rule in Triton: one launch for decode, verification and prefill.
 
 A program carries BV rows of one head's state [Dv, D] through one sequence's tokens. The state is
 read once and written in place once; nothing else is stored but outputs.
@@ -8,12 +6,10 @@ read once and written in place once; nothing else is stored but outputs.
 
 from __future__ import annotations
 
-import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton import gdn_chunks
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -74,15 +70,14 @@ def gdn_kernel(
     CHANNEL: tl.constexpr,
     L2NORM: tl.constexpr,
     COLUMNS: tl.constexpr,
-    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
     head = tl.program_id(0) // PARTS
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
-    keep_all = keeps_all(VERIFIED, row)
-    if (slot < 0) | (count <= 0) | (ONLY_VERIFIED & (keep_all == 0)):
+    if (slot < 0) | (count <= 0):
         return
+    keep_all = keeps_all(VERIFIED, row)
     d = tl.arange(0, D_BLOCK)
     v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
     real_d = d < D
@@ -160,12 +155,6 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     check_slots(state)
     q, k, v = dense(inputs.q), dense(inputs.k), dense(inputs.v)
     g, beta = dense(inputs.g), inputs.beta
-    long = gdn_chunks.worth_it(inputs, metadata)
-    if long:
-        ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
-        gdn_chunks.run(ready, state, metadata, out)
-        if metadata.speculative is None:
-            return
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
@@ -179,6 +168,5 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1],
-        ONLY_VERIFIED=long,
         num_warps=WARPS, num_stages=2,
     )  # fmt: skip
