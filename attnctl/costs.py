@@ -14,6 +14,7 @@ from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup
+from attnctl.requirements.ranks import undivided
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,9 @@ def cost(decision: Decision, options: Options, max_position: int | None = None) 
     """What these layers keep, with the block size of the pick; max_position: the model's limit."""
     group = decision.group
     layers = len(group.layers) - len(group.kv_shared_from)
+    uneven = undivided(group, options.tp)
+    if uneven and decision.op is not None:
+        return Cost(layers=layers, note=f"not known: {uneven} do not divide by --tp {options.tp}")
     try:
         if group.is_ssm:
             return _state_cost(decision, options, layers)
