@@ -39,8 +39,8 @@ DEVICE: dict[str, Row] = {
         "e4m3 caches (fp8, fp8_e4m3) need compute capability 8.9 in Triton, e5m2 needs 8.0. What "
         "a finding calls cross-compilation a compiler has proved; `attnctl smoke` proves it on the "
         "device.",
-        "On 8.0 to 8.8: --kv-cache-dtype fp8_e5m2. On older GPUs: --kv-cache-dtype auto, or float16 "
-        "where the checkpoint itself quantises its cache (auto would keep that).",
+        "On 8.0 to 8.8: --kv-cache-dtype fp8_e5m2. On older GPUs: --kv-cache-dtype auto, or "
+        "float16 where the checkpoint quantises its cache (auto keeps that).",
     ),
     "shared_memory": (
         "The smallest tile does not fit the GPU's on-chip memory",
@@ -83,8 +83,8 @@ LAYER: dict[str, Row] = {
         "The backend does not store its cache in this format",
         "The format is --kv-cache-dtype, else what the checkpoint's quantisation says, else the "
         "model's dtype (auto).",
-        "Choose a format that the finding lists, with --kv-cache-dtype. For a checkpoint that quantises "
-        "its cache, auto is that format: name the compute dtype instead.",
+        "Choose a format that the finding lists, with --kv-cache-dtype. Where the checkpoint has a "
+        "format of its own, auto is that one: name the compute dtype instead.",
     ),
     "head_size": (
         "The head size is not one of the kernel's",
@@ -219,12 +219,12 @@ PROFILE: dict[str, Row] = {
         "The tuned profile is of other hardware",
         "A profile is keyed by vendor, architecture, PCI device and unit count, not by a product's "
         "name. One that does not fit is ignored, and one whose facts are unknown is not trusted.",
-        "Tune on this machine: attnctl tune.",
+        "Take a profile that was timed on such hardware, or leave --profile out.",
     ),
     "profile_version": (
         "The tuned profile was made with another torch or Triton",
         "Its timings are stale: they are used, and said to be stale.",
-        "Tune again after an upgrade: attnctl tune.",
+        "Take a profile that was timed with these versions; until then it is used as it is.",
     ),
     "profile_driver": (
         "The tuned profile was made with another driver",

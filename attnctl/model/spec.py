@@ -152,9 +152,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One model as selection sees it.
 
     dtype: None where the file does not say. kv_cache_dtype_from_checkpoint: None where the
-    checkpoint does not quantise its KV cache. max_position: the longest context; for layers that
-    attend across, max_encoder_position: the most states that the encoder gives them. used / ignored / unknown: key paths of the file that
-    decided something, that are known to have no bearing, and that nobody here has heard of.
+    checkpoint does not quantise its KV cache. max_position: the longest context;
+    max_encoder_position: the most states that cross-attention reads; None where not stated.
+    used / ignored / unknown: key paths of the file that decided something, that are known to have
+    no bearing, and that nobody here has heard of.
     """
 
     schema: str = SCHEMA

@@ -149,7 +149,7 @@ def _check_schema(schema: str, where: str) -> None:
     if family != "attnctl.profile" or version.partition(".")[0] != "1":
         raise InputError(
             f"{where}: schema is {schema!r} and this attnctl reads {SCHEMA}: "
-            "upgrade attnctl, or export the profile again"
+            "upgrade attnctl, or take a profile of that schema"
         )
 
 
