@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from attnctl.exits import InputError
 from attnctl.model.spec import LayerGroup, ModelSpec
 
 OPS = {
@@ -63,7 +64,8 @@ KV_DTYPES = {
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user fixed for this run; None and "auto" leave it to the model and the backend.
 
-    backend: kind (or "*") -> the backend that the user demands for it.
+    backend: kind (or "*") -> the backend that the user demands for it. Raises InputError for a
+    count below 1.
     """
 
     dtype: str | None = None
@@ -73,6 +75,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int | None = None
     backend: tuple[tuple[str, str], ...] = ()
     allow_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("block_size", "tp", "max_model_len"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} {count}: must be 1 or more")
 
     def requested(self, kind: str) -> str | None:
         wanted = dict(self.backend)

@@ -60,6 +60,13 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     timings: tuple[Timing, ...]
 
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < float("inf"):
+            raise ValueError(f"weight must be a positive number, found {self.weight}")
+        names = [timing.backend for timing in self.timings]
+        if len(set(names)) < len(names):
+            raise ValueError("a backend has two timings at one point")
+
     def __str__(self) -> str:
         query = f", q={self.query}" if self.phase == "prefill" or self.query > 1 else ""
         return f"{self.phase} B={self.batch}, S={self.context}{query}"
