@@ -45,24 +45,22 @@ def answer(
     _check_device(machine, device)
     options = scoped(options, spec, registry)
     fit = _match(profile, machine, device)
+    timed = fit.profile if fit and fit.usable else None
     decisions = select_model(
-        spec,
-        machine,
-        registry,
-        options,
-        memo=memo,
-        device=device,
-        profile=fit.profile if fit and fit.usable else None,
+        spec, machine, registry, options, memo=memo, device=device, profile=timed
     )
     changes = None
     if what_if:
         changes = [
-            flips(spec, group, machine, registry, options, device=device)
+            flips(spec, group, machine, registry, options, device=device, profile=timed)
             if group.kind != "none"
             else ()
             for group in spec.groups
         ]
-    costs = [cost(decision, options, spec.max_position) for decision in decisions]
+    costs = [
+        cost(decision, options, spec.max_position, spec.max_encoder_position)
+        for decision in decisions
+    ]
     return report(
         spec,
         assumption,

@@ -14,6 +14,7 @@ from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup
+from attnctl.requirements.ranks import undivided
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     layers: those that keep a cache of their own. token_bytes, state_bytes: of all of them together
     (a token's KV; one sequence's states). block_bytes: one page of one layer. sequence_bytes: one
     sequence of sequence_tokens tokens, windows counted; None where no length is known.
-    note: why a figure is missing.
+    of_encoder: the tokens are the encoder's. note: why a figure is missing.
     """
 
     layers: int
@@ -33,6 +34,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[StateTensor, ...] = ()
     sequence_tokens: int | None = None
     sequence_bytes: int | None = None
+    of_encoder: bool = False
     note: str = ""
 
     def text(self) -> str:
@@ -41,26 +43,44 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
             return self.note
         parts = []
         if self.token_bytes:
-            parts.append(f"{_size(self.token_bytes)} per token over {self.layers} layers")
+            token = "token of the encoder" if self.of_encoder else "token"
+            parts.append(f"{_size(self.token_bytes)} per {token} over {self.layers} layers")
         if self.state_bytes:
             parts.append(f"{_size(self.state_bytes)} per sequence over {self.layers} layers")
         if self.block_bytes:
             parts.append(f"pages of {self.block_size} tokens, {_size(self.block_bytes)} each")
         if self.sequence_bytes and self.token_bytes:
-            length = f"a sequence of {self.sequence_tokens:,} tokens"
+            end = " of the encoder" if self.of_encoder else ""
+            length = f"a sequence of {self.sequence_tokens:,} tokens{end}"
             parts.append(f"{_size(self.sequence_bytes)} for {length}")
+        elif self.of_encoder:
+            parts.append("for a sequence: not known, for the encoder's length is not")
         return "; ".join(parts) or "nothing is kept"
 
 
-def cost(decision: Decision, options: Options, max_position: int | None = None) -> Cost:
-    """What these layers keep, with the block size of the pick; max_position: the model's limit."""
+def cost(
+    decision: Decision,
+    options: Options,
+    max_position: int | None = None,
+    max_encoder_position: int | None = None,
+) -> Cost:
+    """What these layers keep, with the block size of the pick.
+
+    max_position, max_encoder_position: the model's limits; cross-attention keeps the encoder's
+    tokens, to which --max-model-len does not apply.
+    """
     group = decision.group
     layers = len(group.layers) - len(group.kv_shared_from)
+    uneven = undivided(group, options.tp)
+    if uneven and decision.op is not None:
+        return Cost(layers=layers, note=f"not known: {uneven} do not divide by --tp {options.tp}")
     try:
         if group.is_ssm:
             return _state_cost(decision, options, layers)
         if group.needs_kv_cache:
-            return _kv_cost(decision, options, layers, max_position)
+            across = group.kind == "cross"
+            own = options.max_model_len or max_position
+            return _kv_cost(decision, options, layers, max_encoder_position if across else own)
     except InputError as error:
         return Cost(layers=layers, note=f"not known: {error}")
     return Cost(layers=0)
@@ -81,11 +101,10 @@ def _state_cost(decision: Decision, options: Options, layers: int) -> Cost:
     return Cost(layers=layers, state_bytes=total, states=tensors, sequence_bytes=total)
 
 
-def _kv_cost(decision: Decision, options: Options, layers: int, max_position: int | None) -> Cost:
+def _kv_cost(decision: Decision, options: Options, layers: int, tokens: int | None) -> Cost:
     group = decision.group
     per_layer = _layer_token_bytes(decision, options)
     block = decision.pick.block_size if decision.pick else None
-    tokens = options.max_model_len or max_position
     indexing = _indexer_token_bytes(group)
     per_token = layers * per_layer + indexing
     return Cost(
@@ -95,6 +114,7 @@ def _kv_cost(decision: Decision, options: Options, layers: int, max_position: in
         token_bytes=per_token,
         sequence_tokens=tokens,
         sequence_bytes=None if tokens is None else _kept(group, tokens) * per_token,
+        of_encoder=group.kind == "cross",
     )
 
 

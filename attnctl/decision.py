@@ -14,6 +14,10 @@ Evidence = Literal["measured", "rule", "default", "requested", "only"]
 layer, the platform's default order, the user's demand, or that nothing else was eligible."""
 
 
+NOT_TIMED = "the profile has no timings for layers of this shape"
+"""The note of a decision that a usable profile says nothing about."""
+
+
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One backend's answer. ok: every finding is met. reasons: the findings that are not."""
 

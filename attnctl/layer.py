@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from attnctl.exits import InputError
 from attnctl.model.spec import LayerGroup, ModelSpec
 
 OPS = {
@@ -63,7 +64,8 @@ KV_DTYPES = {
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user fixed for this run; None and "auto" leave it to the model and the backend.
 
-    backend: kind (or "*") -> the backend that the user demands for it.
+    backend: kind (or "*") -> the backend that the user demands for it. Raises InputError for a
+    count below 1.
     """
 
     dtype: str | None = None
@@ -74,6 +76,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     backend: tuple[tuple[str, str], ...] = ()
     allow_fallback: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("block_size", "tp", "max_model_len"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} {count}: must be 1 or more")
+
     def requested(self, kind: str) -> str | None:
         wanted = dict(self.backend)
         return wanted.get(kind, wanted.get("*"))
@@ -82,7 +91,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One group of layers as the rules see it, with where each fact came from.
 
-    heads and kv_heads are per tensor-parallel rank; kv_cache_dtype is never None.
+    heads and kv_heads are per tensor-parallel rank; kv_cache_dtype is never None, and
+    auto_kv_cache_dtype is what it would be without --kv-cache-dtype: a checkpoint's own, or auto.
     """
 
     group: LayerGroup
@@ -91,10 +101,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     dtype_source: str
     kv_cache_dtype: str
     kv_cache_dtype_source: str
+    auto_kv_cache_dtype: str = "auto"
     block_size: int | None
     heads: int | None
     kv_heads: int | None
     features: tuple[str, ...]
+    tp: int = 1
 
     @property
     def head_size(self) -> int | None:
@@ -123,10 +135,12 @@ def layer_of(spec: ModelSpec, group: LayerGroup, options: Options) -> Layer:
         dtype_source=dtype_source,
         kv_cache_dtype=kv_dtype,
         kv_cache_dtype_source=kv_source,
+        auto_kv_cache_dtype=_auto_kv_dtype(spec, group),
         block_size=options.block_size,
         heads=_per_rank(group.num_heads, options.tp),
         kv_heads=_per_rank(group.num_kv_heads, options.tp),
         features=features_of(group),
+        tp=options.tp,
     )
 
 
@@ -169,11 +183,16 @@ def _dtype(spec: ModelSpec, options: Options) -> tuple[str, str]:
 def _kv_dtype(spec: ModelSpec, group: LayerGroup, options: Options) -> tuple[str, str]:
     if options.kv_cache_dtype != "auto":
         return options.kv_cache_dtype, "--kv-cache-dtype"
-    if spec.kv_cache_dtype_from_checkpoint and group.needs_kv_cache:
-        return spec.kv_cache_dtype_from_checkpoint, spec.kv_cache_dtype_source
-    return "auto", "the model's dtype"
+    auto = _auto_kv_dtype(spec, group)
+    return auto, "the model's dtype" if auto == "auto" else spec.kv_cache_dtype_source
+
+
+def _auto_kv_dtype(spec: ModelSpec, group: LayerGroup) -> str:
+    stated = spec.kv_cache_dtype_from_checkpoint
+    return stated if stated and group.needs_kv_cache else "auto"
 
 
 def _per_rank(heads: int | None, tp: int) -> int | None:
-    # KV heads are repeated where there are fewer than ranks, so a rank has at least one
-    return None if heads is None else max(1, heads // tp)
+    # KV heads are repeated where there are fewer than ranks, so a rank has at least one; where they
+    # do not divide (the rule "tensor_parallel" refuses it), the fullest rank counts
+    return None if heads is None else max(1, -(-heads // tp))

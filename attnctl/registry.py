@@ -13,10 +13,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from attnctl.requirements.ranks import tensor_parallel
 from attnctl.requirements.rule import Rule, Subject
 
 GROUP = "attnctl.backends"
 BUILT_IN = "built-in"
+
+EVERYWHERE = (tensor_parallel(),)
+"""Rules that hold for whatever backend: no declaration names them, all are asked them."""
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """One way to compute some operations: what it needs, where it stands, what it caches.
 
+    rules: its own; the registry adds those of EVERYWHERE.
     ops: names of attnctl.layer.OPS' values. is_ssm: keeps a fixed-size state per sequence instead
     of a KV cache. block_sizes: kernel block sizes; block_multiple: or any multiple of it;
     block_multiple_on: platform -> the multiple there, where it is another; prefers_block: the cache
@@ -132,7 +137,8 @@ def _checked(source: _Source, taken: dict[str, Backend]) -> Backend:
         raise ValueError(f"the folder {source.name} declares {found.name}")
     if found.name in taken:
         raise ValueError(f"the name {found.name} is taken by {taken[found.name].origin}")
-    return msgspec.structs.replace(found, origin=source.origin, module=source.module)
+    rules = (*found.rules, *EVERYWHERE)
+    return msgspec.structs.replace(found, origin=source.origin, module=source.module, rules=rules)
 
 
 def _built_in() -> Iterator[_Source]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnctl.decision import Beaten, Candidate, Decision, Evidence, Pick
+from attnctl.decision import NOT_TIMED, Beaten, Candidate, Decision, Evidence, Pick
+from attnctl.exits import InputError
 from attnctl.layer import Layer, Options
 from attnctl.machine import Gpu, Machine, Platform
 from attnctl.memo import Memo
@@ -59,6 +60,7 @@ def select(
 ) -> Decision:
     """The decision for one layer on one device (its logical index) of a machine.
 
+    Raises InputError where the machine has no such device.
     profile: one that fits the device (attnctl.profile.match); it may reorder what is eligible.
     """
     subject = subject_of(machine, layer, device)
@@ -74,7 +76,8 @@ def select(
     requested = options.requested(layer.group.kind)
     if requested is not None:
         return _decide_request(requested, layer, scored, best, subject, options)
-    return _decision(layer, best, tuple(candidate for _, candidate, _ in scored))
+    notes = (NOT_TIMED,) if order is None and _is_untimed(profile, layer) else ()
+    return _decision(layer, best, tuple(candidate for _, candidate, _ in scored), notes=notes)
 
 
 def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> Order | None:
@@ -86,9 +89,22 @@ def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> 
     return measured_order(profile, layer, [candidate.name for _, candidate, _ in eligible])
 
 
+def _is_untimed(profile: Profile | None, layer: Layer) -> bool:
+    if profile is None:
+        return False
+    from attnctl.profile.order import is_timed
+
+    return not is_timed(profile, layer)
+
+
 def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
+    """What the rules look at; InputError where the machine has no such device."""
     gpus = machine.gpus
-    gpu: Gpu | None = gpus[min(device, len(gpus) - 1)] if gpus else None
+    count = len(gpus) or 1  # a machine without a GPU is its processor, device 0
+    if not 0 <= device < count:
+        have = "only device 0" if count == 1 else f"devices 0 to {count - 1}"
+        raise InputError(f"device {device}: {machine.name} has {have}")
+    gpu: Gpu | None = gpus[device] if gpus else None
     platform: Platform = machine.platform if gpus else "cpu"
     return Subject(machine, platform, gpu, layer)
 
@@ -118,12 +134,16 @@ def _order(entry: Scored) -> tuple[bool, int, str]:
 
 def _pick(eligible: list[Scored], subject: Subject, order: Order | None) -> Pick:
     backend, _, rank = eligible[0]
-    beat = tuple(_beaten(entry, rank, order) for entry in eligible[1:])
+    # a backend that was not timed and stands first owes nothing to the timings of others
+    used = order if order is not None and order.fastest == backend.name else None
+    beat = tuple(_beaten(entry, rank, used) for entry in eligible[1:])
     if not beat:
         evidence: Evidence = "only"
         why = "the only backend that meets every requirement"
     else:
-        evidence, why = beat[0].evidence, f"before {beat[0].name}: {beat[0].because}"
+        # what was measured outweighs the default, whoever stands next
+        first = next((one for one in beat if one.evidence == "measured"), beat[0])
+        evidence, why = first.evidence, f"before {first.name}: {first.because}"
     return _as_pick(backend, evidence, why, beat, subject)
 
 
@@ -131,6 +151,9 @@ def _beaten(entry: Scored, winner: Rank | None, order: Order | None) -> Beaten:
     _, candidate, rank = entry
     if order is not None and candidate.name in order.because:
         return Beaten(candidate.name, order.because[candidate.name], "measured")
+    if order is not None and candidate.name in order.passed:
+        because = "not timed for this shape; a timed one stood before it"
+        return Beaten(candidate.name, because, "default")
     if winner is None:
         return Beaten(candidate.name, "by name: neither stands in this platform's order", "default")
     if rank is None:

@@ -7,6 +7,7 @@ to the machine or the options, and the selection is run again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,6 +17,9 @@ from attnctl.memo import Memo
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Registry
 from attnctl.select import select
+
+if TYPE_CHECKING:
+    from attnctl.profile.document import Profile
 
 TRIAL = "what-if"
 DTYPES = ("float16", "bfloat16", "float32")
@@ -38,13 +42,25 @@ def flips(
     options: Options,
     *,
     device: int = 0,
+    profile: Profile | None = None,
 ) -> tuple[Flip, ...]:
-    """Every single change that gives these layers another backend, or one where there was none."""
+    """Every single change that gives these layers another backend, or one where there was none.
+
+    device, profile: those of the selection that is asked about.
+    """
     memo = Memo()
 
     def pick(trial_options: Options, trial_machine: Machine) -> str | None:
         layer = layer_of(spec, group, trial_options)
-        decision = select(layer, trial_machine, registry, trial_options, memo=memo, device=device)
+        decision = select(
+            layer,
+            trial_machine,
+            registry,
+            trial_options,
+            memo=memo,
+            device=device,
+            profile=profile,
+        )
         return decision.pick.name if decision.pick else None
 
     before = pick(options, machine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -73,3 +74,33 @@ def test_each_text_is_a_sentence_and_each_title_is_not() -> None:
         assert not title.endswith("."), code
         assert about.endswith("."), code
         assert advice.endswith(".") or "pip" in advice, code
+
+
+def commands() -> set[str]:
+    """The verbs that the command line has."""
+    folder = PACKAGE / "commands"
+    return {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
+
+
+def invocations(text: str) -> list[str]:
+    """The verb of each command that a text tells the reader to run."""
+    told = r"(?:^|`|: |with |; |, |as )attnctl ([a-z]+)"
+    return [verb for verb in re.findall(told, text) if verb not in ("in", "inside", "reads")]
+
+
+def test_every_command_that_an_explanation_names_exists() -> None:
+    """Advice that cannot be followed is none."""
+    named = {verb for row in TABLE.values() for text in row for verb in invocations(text)}
+    assert named - commands() == set()
+    assert named >= {"probe", "smoke"}
+
+
+def test_every_command_that_a_string_of_the_package_names_exists() -> None:
+    """Fixes are strings too, wherever they are made."""
+    named = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.update(dict.fromkeys(invocations(node.value), path.name))
+    assert {verb: where for verb, where in named.items() if verb not in commands()} == {}
+    assert set(named) >= {"probe", "smoke", "select"}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+import pytest
 
 from attnctl.costs import Cost, cost
 from attnctl.decision import Decision, Pick
 from attnctl.layer import Options
+from attnctl.model.encoder_length import encoder_length_of
+from attnctl.model.keys import Keys, Ledger
 from attnctl.model.spec import Indexer, LayerGroup, State
 
 
@@ -93,10 +98,49 @@ def test_what_cannot_be_sized_says_why() -> None:
     """32 value heads do not split over 3 ranks: a note, no traceback and no figure."""
     found = cost(decided(QWEN, "gdn", block=None), Options(tp=3))
     assert found.state_bytes == 0
-    assert "does not divide" in found.text()
+    assert "do not divide" in found.text()
 
 
 def test_encoders_keep_nothing() -> None:
     """No cache, no bytes."""
     encoder = msgspec.structs.replace(LLAMA, kind="encoder_self")
     assert cost(decided(encoder, "paged", block=None), Options()) == Cost(layers=0)
+
+
+CROSS = msgspec.structs.replace(LLAMA, kind="cross", num_kv_heads=20, num_heads=20, head_size=64)
+
+
+def test_cross_attention_keeps_the_encoders_tokens_whatever_the_decoders_length() -> None:
+    """Whisper: 1500 states of 20 heads x 64 x 2 (K and V) x 2 bytes in 32 layers."""
+    for options in (Options(), Options(max_model_len=7)):
+        found = cost(decided(CROSS, "paged"), options, 448, 1500)
+        assert found.sequence_tokens == 1500
+        assert found.sequence_bytes == 1500 * 20 * 64 * 2 * 2 * 32
+        assert "a sequence of 1,500 tokens of the encoder" in found.text()
+
+
+def test_an_encoder_of_unknown_length_gives_no_figure_for_a_sequence() -> None:
+    """Neither --max-model-len nor the decoder's limit stands in for it."""
+    found = cost(decided(CROSS, "paged"), Options(max_model_len=4096), max_position=131072)
+    assert (found.sequence_tokens, found.sequence_bytes) == (None, None)
+    assert "not known, for the encoder's length is not" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"model_type": "whisper", "max_source_positions": 1500}, 1500),
+        ({"model_type": "whisper"}, None),
+        ({"model_type": "bart", "max_position_embeddings": 1024}, 1024),
+        ({"model_type": "led", "max_encoder_position_embeddings": 16384}, 16384),
+        ({"model_type": "t5", "n_positions": 512}, None),  # relative positions bound nothing
+        ({"model_type": "mllama_text_model", "max_position_embeddings": 131072}, None),
+    ],
+)
+def test_the_encoders_length_is_read_where_the_file_bounds_it(
+    config: dict[str, Any], length: int | None
+) -> None:
+    """A limit of the decoder is none of the encoder."""
+    keys = Keys(config, "", Ledger("config.json"), config["model_type"])
+    found = encoder_length_of(keys)
+    assert (found.value if found else None) == length

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from attnctl.decision import NOT_TIMED
 from attnctl.exits import InputError
 from attnctl.layer import Options, layer_of
 from attnctl.machine import Cpu, Gpu, Machine, Package, Vendor
@@ -97,7 +98,7 @@ def test_timings_of_a_changed_kernel_are_dead_and_the_others_live() -> None:
     )
     order = measured_order(timed, LAYER, ["A", "B", "C"], {"A": "aaa", "B": "bbb", "C": "aaa"})
     assert order is not None
-    assert order.names == ("C", "A", "B")
+    assert (order.names, set(order.because)) == (("C", "B", "A"), {"A"})
 
 
 @pytest.mark.parametrize("run", [(10.0, 10.05, 14.0), (10.06, 10.01, 14.1), (10.03, 10.02, 13.9)])
@@ -106,6 +107,104 @@ def test_within_two_percent_the_earlier_one_wins_every_time(run: tuple[float, ..
     order = measured_order(profile(run, names=("A", "B", "C")), LAYER, ["A", "B", "C"])
     assert order is not None
     assert order.names == ("A", "B", "C")
+
+
+def sparse(*points: dict[str, float], weight: float = 1.0) -> Profile:
+    """A profile whose points time different backends."""
+    made = tuple(
+        Point(
+            phase="decode",
+            batch=batch,
+            context=1024,
+            weight=weight,
+            timings=tuple(Timing(backend=name, median_us=us) for name, us in times.items()),
+        )
+        for batch, times in enumerate(points, start=1)
+    )
+    return Profile(name="p", key=KEY, entries=(Entry(shape=shape_of(LAYER), points=made),))
+
+
+@pytest.mark.parametrize(
+    ("eligible", "names", "passed"),
+    [
+        ("UAB", "UBA", ""),  # first by default, and never timed: it stays first
+        ("AUB", "BUA", "U"),
+        ("ABU", "BAU", ""),
+        ("AUVB", "BUVA", "UV"),
+    ],
+)
+def test_a_backend_that_was_not_timed_keeps_its_place(
+    eligible: str, names: str, passed: str
+) -> None:
+    """The timed ones share out the places that they held among themselves."""
+    order = measured_order(sparse({"A": 9.0, "B": 3.0}), LAYER, list(eligible))
+    assert order is not None
+    assert "".join(order.names) == names
+    assert (order.fastest, set(order.because), order.passed) == ("B", {"A"}, set(passed))
+
+
+def test_backends_that_were_timed_at_no_common_point_keep_the_default_order() -> None:
+    """A time at one batch says nothing beside a time at another."""
+    apart = sparse({"A": 9.0}, {"B": 3.0})
+    assert measured_order(apart, LAYER, ["A", "B"]) is None
+    assert measured_order(sparse({"A": 9.0, "C": 1.0}, {"B": 3.0}), LAYER, ["A", "B", "C"]) is None
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "1e999"])
+def test_a_weight_that_is_not_positive_is_a_bad_entry(weight: str) -> None:
+    """Its entry is left out, named, and the profile used without it."""
+    text = msgspec.json.encode(sparse({"A": 1.0, "B": 2.0}, weight=7.25)).decode()
+    read = parse(text.replace("7.25", weight).encode(), "p.json")
+    assert read.entries == ()
+    assert len(read.bad_entries) == 1
+    assert "entries[0]" in read.bad_entries[0]
+
+
+def test_two_timings_of_one_backend_at_one_point_are_a_bad_entry() -> None:
+    """Which of them counts is not for the reader to guess."""
+    text = msgspec.json.encode(sparse({"A": 1.0, "B": 2.0})).replace(b'"B"', b'"A"')
+    assert "two timings" in parse(text, "p.json").bad_entries[0]
+
+
+def test_nothing_is_called_measured_that_was_not() -> None:
+    """A pick that was never timed owes its place to the default order, and says so."""
+    registry = backends()
+    b3 = msgspec.structs.replace(
+        registry.backends[0], name="B0", ranks=(Rank(platform="rocm", place=5),)
+    )
+    three = Registry((b3, *registry.backends))
+    timed = sparse({"B1": 9.0, "B2": 3.0})
+    decision = select(LAYER, machine(), three, profile=timed)
+    assert decision.pick is not None
+    assert (decision.pick.name, decision.pick.evidence) == ("B0", "default")
+    assert [c.name for c in decision.candidates] == ["B0", "B2", "B1"]
+    assert {one.evidence for one in decision.pick.beat} == {"default"}
+
+
+def test_a_timed_pick_says_what_it_beat_by_time_and_what_it_only_passed() -> None:
+    """B2 takes the place of B1, before a backend that nobody timed."""
+    middle = msgspec.structs.replace(
+        backends().backends[0], name="B15", ranks=(Rank(platform="rocm", place=15),)
+    )
+    three = Registry((*backends().backends, middle))
+    pick = select(LAYER, machine(), three, profile=sparse({"B1": 9.0, "B2": 3.0})).pick
+    assert pick is not None
+    assert (pick.name, pick.evidence) == ("B2", "measured")
+    assert pick.why.startswith("before B1: 0.33x its time")
+    evidence = {one.name: (one.evidence, one.because) for one in pick.beat}
+    assert evidence["B15"] == (
+        "default",
+        "not timed for this shape; a timed one stood before it",
+    )
+
+
+def test_a_shape_that_the_profile_does_not_hold_is_noted() -> None:
+    """Only there: a shape with one usable timing is in the profile."""
+    wide = msgspec.structs.replace(LAYER, kv_heads=8)
+    timed = sparse({"B1": 9.0})
+    assert select(wide, machine(), backends(), profile=timed).notes == (NOT_TIMED,)
+    assert select(LAYER, machine(), backends(), profile=timed).notes == ()
+    assert select(LAYER, machine(), backends()).notes == ()
 
 
 def backends(*, b2_heads: int = 64) -> Registry:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from attnctl.decision import Decision
+from attnctl.exits import InputError
 from attnctl.findings import Verdict, met, unknown, unmet
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Cpu, Gpu, Machine, Vendor
@@ -13,7 +14,7 @@ from attnctl.memo import Memo
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import Rule, operation
-from attnctl.select import AUTO, block_of, select
+from attnctl.select import AUTO, block_of, select, select_model, subject_of
 
 GPU = Gpu(
     index=0, name="Invented", arch="sm_90", capability=(9, 0), pci_id="10de:0001", unit_count=8
@@ -184,3 +185,34 @@ def test_a_decision_goes_to_json_and_back() -> None:
     """What the command prints is the value that the library holds."""
     decision = decide(backend("A", rule("x", Verdict.MET), place=1))
     assert msgspec.json.decode(msgspec.json.encode(decision), type=Decision) == decision
+
+
+@pytest.mark.parametrize("field", ["tp", "block_size", "max_model_len"])
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_count_below_one_is_refused_when_the_options_are_made(field: str, count: int) -> None:
+    """In a program too: a sentence that names the option, and no division by zero later."""
+    option = f"--{field.replace('_', '-')} {count}"
+    with pytest.raises(InputError, match=f"^{option}: must be 1 or more$"):
+        Options(**{field: count})
+    with pytest.raises(InputError):
+        msgspec.structs.replace(AUTO, **{field: count})
+
+
+@pytest.mark.parametrize("device", [1, 7, -1])
+def test_a_device_that_is_not_there_is_refused(device: int) -> None:
+    """No other device answers in its place."""
+    with pytest.raises(InputError, match=f"device {device}: box has only device 0"):
+        select_model(SPEC, BOX, Registry((backend("X"),)), device=device)
+    processor = msgspec.structs.replace(BOX, nvidia=Vendor(status="absent"))
+    with pytest.raises(InputError, match="only device 0"):
+        select_model(SPEC, processor, Registry((backend("X"),)), device=device)
+
+
+def test_each_device_is_answered_by_its_own_facts() -> None:
+    """The last of two is the second."""
+    second = msgspec.structs.replace(GPU, index=1, name="Other")
+    two = msgspec.structs.replace(BOX, nvidia=Vendor(status="ok", gpus=(GPU, second)))
+    layer = layer_of(SPEC, GROUP, AUTO)
+    assert [subject_of(two, layer, device).gpu for device in (0, 1)] == [GPU, second]
+    with pytest.raises(InputError, match="devices 0 to 1"):
+        subject_of(two, layer, 2)

@@ -39,7 +39,8 @@ DEVICE: dict[str, Row] = {
         "e4m3 caches (fp8, fp8_e4m3) need compute capability 8.9 in Triton, e5m2 needs 8.0. What "
         "a finding calls cross-compilation a compiler has proved; `attnctl smoke` proves it on the "
         "device.",
-        "On 8.0 to 8.8: --kv-cache-dtype fp8_e5m2. On older GPUs: --kv-cache-dtype auto.",
+        "On 8.0 to 8.8: --kv-cache-dtype fp8_e5m2. On older GPUs: --kv-cache-dtype auto, or "
+        "float16 where the checkpoint quantises its cache (auto keeps that).",
     ),
     "shared_memory": (
         "The smallest tile does not fit the GPU's on-chip memory",
@@ -82,7 +83,8 @@ LAYER: dict[str, Row] = {
         "The backend does not store its cache in this format",
         "The format is --kv-cache-dtype, else what the checkpoint's quantisation says, else the "
         "model's dtype (auto).",
-        "Choose a format that the finding lists, with --kv-cache-dtype.",
+        "Choose a format that the finding lists, with --kv-cache-dtype. Where the checkpoint has a "
+        "format of its own, auto is that one: name the compute dtype instead.",
     ),
     "head_size": (
         "The head size is not one of the kernel's",
@@ -95,6 +97,13 @@ LAYER: dict[str, Row] = {
         "A block must be a multiple of one of the kernel's own block sizes. Left alone, each "
         "backend gets one that suits it.",
         "Leave --block-size out, or give a multiple of a size that the finding lists.",
+    ),
+    "tensor_parallel": (
+        "Heads or channels do not divide among the tensor-parallel ranks",
+        "Each rank holds an equal share of the query heads, of the heads or channels of a state, "
+        "and of the KV heads or groups; where there are fewer of these than ranks, whole copies of "
+        "them. It is asked of every backend.",
+        "Take the number of ranks that the finding names, with --tp.",
     ),
     "encoder_decoder": (
         "The backend does not serve encoder-decoder models",
@@ -216,12 +225,12 @@ PROFILE: dict[str, Row] = {
         "The tuned profile is of other hardware",
         "A profile is keyed by vendor, architecture, PCI device and unit count, not by a product's "
         "name. One that does not fit is ignored, and one whose facts are unknown is not trusted.",
-        "Tune on this machine: attnctl tune.",
+        "Take a profile that was timed on such hardware, or leave --profile out.",
     ),
     "profile_version": (
         "The tuned profile was made with another torch or Triton",
         "Its timings are stale: they are used, and said to be stale.",
-        "Tune again after an upgrade: attnctl tune.",
+        "Take a profile that was timed with these versions; until then it is used as it is.",
     ),
     "profile_driver": (
         "The tuned profile was made with another driver",

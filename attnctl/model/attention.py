@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from attnctl.model.keys import LAYER_LIMIT, Keys, Value, sources
+from attnctl.model.keys import COUNT_LIMIT, LAYER_LIMIT, Keys, Value, first, shorten, sources
 from attnctl.model.spec import LayerGroup
 
 LAYERS = (
@@ -64,11 +64,17 @@ _MULTI_QUERY = ("multi_query", "attn_config.multi_query", "multi_query_attention
 
 
 def depth_of(text: Keys, *names: str) -> Value[int]:
-    """The number of layers; one, with a note, where neither file nor class says."""
+    """The number of layers; one, with a note, where neither file nor class says.
+
+    Raises InputError where the file says that there are none.
+    """
     given = text.count(*(names or LAYERS), limit=LAYER_LIMIT)
     given = given or text.count_or_default(*(names or LAYERS))
     if given is not None:
         return given
+    none = first(*(text.whole(name) for name in names or LAYERS))
+    if none is not None:
+        raise text.wrong(none, "1 or more")
     text.note("the file states no number of layers: one layer is shown, costs are per layer")
     return Value(1, "one layer where none are stated")
 
@@ -182,13 +188,25 @@ def dual_chunk_notes(text: Keys) -> dict[str, Any]:
 
 
 def max_position_of(text: Keys) -> Value[int] | None:
-    """The longest context that the file states; nonsense counts as not given."""
-    given = text.raw(*MAX_POSITION)
-    if given is None or isinstance(given.value, bool) or not isinstance(given.value, int | float):
-        return None
-    if not 0 < given.value < 2**40:
-        return None
-    return Value(int(given.value), given.source)
+    """The longest context that the file states; null and 0 mean that it states none.
+
+    So do, with a note, -1 and the huge numbers by which tokenizers say "no limit".
+    """
+    for name in MAX_POSITION:
+        given = text.raw(name)
+        if given is None or (given.value == 0 and not isinstance(given.value, bool)):
+            continue
+        if is_unlimited(given.value):
+            text.note(f"{given.source} {shorten(given.value)} is no limit: none is counted with")
+            continue
+        return text.count(name)
+    return None
+
+
+def is_unlimited(value: object) -> bool:
+    """True for the numbers by which a file says that a length has no limit."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and (value == -1 or value >= COUNT_LIMIT)  # type: ignore[operator]
 
 
 def with_heads(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from attnctl.model.encoders import windowed_groups
-from attnctl.model.keys import LAYER_LIMIT, Keys, Value
+from attnctl.model.keys import LAYER_LIMIT, Keys, Value, first
 from attnctl.model.nesting import Config
 from attnctl.model.shape import HIDDEN, Names, Shape, checked, group_of, read_shape
 from attnctl.model.spec import Kind, LayerGroup
@@ -138,6 +138,9 @@ def decoder_groups(shape: Shape, notes: dict[str, Any]) -> tuple[LayerGroup, ...
 def decoder_shape(keys: Keys) -> Shape:
     shape = read_shape(keys, DECODER)
     if shape.layers is None:
+        stated = first(*(keys.whole(name) for name in DECODER.layers))
+        if stated is not None:
+            raise keys.wrong(stated, "1 or more")
         depth = keys.count(*ENCODER.layers, limit=LAYER_LIMIT)
         depth = depth or keys.count_or_default(*ENCODER.layers)
         if depth is not None:

@@ -187,6 +187,11 @@ class Keys:
         return InputError(f"{self.ledger.file}: {given.source} is {shown}; {wanted} is expected")
 
     def missing(self, what: str, *names: str) -> InputError:
+        """The error of a count that no name gives, or that one of them states as 0."""
+        for name in names:
+            _, stated = self._look(name)
+            if stated == 0 and isinstance(stated, int | float) and not isinstance(stated, bool):
+                return self.wrong(Value(stated, self.at(name)), "1 or more")
         where = f" under {self.path}" if self.path else ""
         kind = f"model type {self.model_type!r}" if self.model_type else "a model of no stated type"
         return InputError(
@@ -204,6 +209,10 @@ class Keys:
                 return False, None
             here = here[part]
         return True, here
+
+    def whole_of(self, given: Value[Any]) -> int:
+        """The whole number that an entry of a list is, zero included."""
+        return self._whole(given, COUNT_LIMIT)
 
     def _whole(self, given: Value[Any], limit: int) -> int:
         value = given.value

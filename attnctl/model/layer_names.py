@@ -52,7 +52,7 @@ def names_in_file(text: Keys, depth: int | None) -> Value[list[str]] | None:
         given = text.raw(key)
         if given is None:
             continue
-        if not isinstance(given.value, str | list):
+        if not isinstance(given.value, list | str if key in LETTER_KEYS else list):
             raise text.wrong(given, "a list of layer kinds")
         names = [canonical(text, entry) for entry in _entries(text, given)]
         if names:
@@ -101,6 +101,9 @@ def masked(text: Keys, key: str, depth: int | None, one: str, zero: str) -> Valu
 
 
 def _entries(text: Keys, given: Value[Any]) -> list[Value[Any]]:
-    if isinstance(given.value, str):
-        return [Value(letter, given.source) for letter in given.value if letter != "|"]
-    return list(text.each(given))
+    if not isinstance(given.value, str):
+        return list(text.each(given))
+    letters = [letter for letter in given.value if letter != "|"]
+    if any(letter.lower() not in _CANONICAL for letter in letters):
+        raise text.wrong(given, "a list of layer kinds, or a string of letters that each mean one")
+    return [Value(letter, given.source) for letter in letters]

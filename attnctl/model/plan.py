@@ -30,6 +30,7 @@ def layer_names(text: Keys, traits: Traits) -> Value[list[str]]:
     return (
         _by_index(text, depth)
         or _by_repeat(text, depth)
+        or _by_widths(text, depth)
         or _by_cycle(text, depth, traits)
         or _by_class(text, depth)
         or _by_window(text, depth, traits)
@@ -69,6 +70,14 @@ def _by_repeat(text: Keys, depth: int) -> Value[list[str]] | None:
             if found is not None:
                 return found if slides else Value(["full"] * depth, found.source)
     return None
+
+
+def _by_widths(text: Keys, depth: int) -> Value[list[str]] | None:
+    """A window for each layer: those without one are full."""
+    widths = windows.per_layer(text, depth)
+    if widths is None:
+        return None
+    return Value(["sliding" if width else "full" for width in widths.value], widths.source)
 
 
 def _by_cycle(text: Keys, depth: int, traits: Traits) -> Value[list[str]] | None:

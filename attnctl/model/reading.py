@@ -6,6 +6,7 @@ from attnctl.exits import InputError
 from attnctl.model import coverage, dtype, quant, vision
 from attnctl.model.attention import max_position_of
 from attnctl.model.document import SIDECAR, Document
+from attnctl.model.encoder_length import encoder_length_of
 from attnctl.model.families import reader_of
 from attnctl.model.flags import with_sources
 from attnctl.model.keys import Keys, Ledger
@@ -32,6 +33,7 @@ def _read(document: Document, ledger: Ledger) -> ModelSpec:
     precision = dtype.model_dtype(config.chain)
     cache = quant.kv_cache_dtype(reversed(config.chain), sidecar)
     longest = max_position_of(config.text)
+    across = encoder_length_of(config.text)
     seen, heard = vision.towers(config)
     names = config.root.raw("architectures")
     sorted_keys = coverage.sort_keys(document.data, ledger.used)
@@ -46,6 +48,7 @@ def _read(document: Document, ledger: Ledger) -> ModelSpec:
         kv_cache_dtype_from_checkpoint=cache.value if cache else None,
         kv_cache_dtype_source=cache.source if cache else "",
         max_position=longest.value if longest else None,
+        max_encoder_position=across.value if across else None,
         vision=seen,
         audio=heard,
         notes=tuple(ledger.notes),

@@ -98,5 +98,6 @@ def _runs_indexer(text: Keys, depth: int) -> Value[list[bool]]:
 
 def _meaning(text: Keys, entry: object, given: Value[object]) -> bool:
     if not isinstance(entry, str) or entry not in _MEANING:
-        raise text.wrong(Value(entry, given.source), '"full" or "shared" (F, S)')
+        shown = given if isinstance(given.value, str) else Value(entry, given.source)
+        raise text.wrong(shown, '"full" or "shared" (F, S)')
     return _MEANING[entry]

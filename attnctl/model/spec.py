@@ -152,8 +152,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One model as selection sees it.
 
     dtype: None where the file does not say. kv_cache_dtype_from_checkpoint: None where the
-    checkpoint does not quantise its KV cache. used / ignored / unknown: key paths of the file that
-    decided something, that are known to have no bearing, and that nobody here has heard of.
+    checkpoint does not quantise its KV cache. max_position: the longest context;
+    max_encoder_position: the most states that cross-attention reads; None where not stated.
+    used / ignored / unknown: key paths of the file that decided something, that are known to have
+    no bearing, and that nobody here has heard of.
     """
 
     schema: str = SCHEMA
@@ -167,6 +169,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_dtype_from_checkpoint: str | None = None
     kv_cache_dtype_source: str = ""
     max_position: int | None = None
+    max_encoder_position: int | None = None
     vision: Tower | None = None
     audio: Tower | None = None
     notes: tuple[str, ...] = ()

@@ -20,15 +20,46 @@ WINDOW = (
 
 
 def window_of(text: Keys, *names: str) -> Value[int] | None:
-    """The window that the file states, switched on or not; null, 0 and -1 mean none."""
+    """The window that the file states, switched on or not; null, 0 and -1 mean none.
+
+    A list with one entry per layer gives the width of its sliding layers.
+    """
     for name in names or WINDOW:
         given = text.raw(name)
-        if given is None or given.value in (-1, False) or isinstance(given.value, list):
+        if given is None or _is_none(given.value):
             continue
+        if isinstance(given.value, list):
+            widths = dict.fromkeys(filter(None, _widths(text, name)))
+            if len(widths) > 1:
+                raise text.wrong(given, "one width for all of its sliding layers")
+            if not widths:
+                continue
+            return Value(next(iter(widths)), given.source)
         number = text.count(name)
         if number is not None:
             return number
     return None
+
+
+def per_layer(text: Keys, depth: int) -> Value[list[int]] | None:
+    """The width of each layer's window, 0 for none, where the file lists them."""
+    for name in WINDOW:
+        given = text.raw(name)
+        if given is not None and isinstance(given.value, list) and given.value:
+            if len(given.value) != depth:
+                raise text.wrong(given, f"a width, or one entry for each of {depth} layers,")
+            return Value(_widths(text, name), given.source)
+    return None
+
+
+def _widths(text: Keys, name: str) -> list[int]:
+    given = text.items(name)
+    entries = text.each(given) if given else ()
+    return [0 if _is_none(e.value) else text.whole_of(e) for e in entries]
+
+
+def _is_none(value: object) -> bool:
+    return value is None or value is False or value == -1
 
 
 def window_or_default(text: Keys) -> Value[int] | None:

@@ -60,6 +60,13 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     timings: tuple[Timing, ...]
 
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < float("inf"):
+            raise ValueError(f"weight must be a positive number, found {self.weight}")
+        names = [timing.backend for timing in self.timings]
+        if len(set(names)) < len(names):
+            raise ValueError("a backend has two timings at one point")
+
     def __str__(self) -> str:
         query = f", q={self.query}" if self.phase == "prefill" or self.query > 1 else ""
         return f"{self.phase} B={self.batch}, S={self.context}{query}"
@@ -149,7 +156,7 @@ def _check_schema(schema: str, where: str) -> None:
     if family != "attnctl.profile" or version.partition(".")[0] != "1":
         raise InputError(
             f"{where}: schema is {schema!r} and this attnctl reads {SCHEMA}: "
-            "upgrade attnctl, or export the profile again"
+            "upgrade attnctl, or take a profile of that schema"
         )
 
 

@@ -10,6 +10,7 @@ from attnctl.findings import Finding, Verdict, met, unknown, unmet
 from attnctl.machine import Gpu, Machine
 from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
 
+RETIME = "take a profile that was timed with these versions; until then it is used"
 KEY_FIELDS = ("vendor", "arch", "pci_id", "unit_count")
 
 
@@ -48,7 +49,7 @@ def _key_findings(key: Key, here: Key) -> list[Finding]:
         # a profile that does not name a field does not ask about it
         if wanted is None:
             continue
-        fix = f"tune on {here}, or take a profile for it"
+        fix = f"take a profile that was timed on {here}"
         if have is None:
             finding = unknown("profile_key", f"{field} {wanted}", "not known", "profile", fix)
         elif wanted == have:
@@ -68,7 +69,7 @@ def _version_findings(timed: Versions, here: Versions) -> list[Finding]:
         verdict = (
             Verdict.UNKNOWN if have is None else Verdict.MET if have == wanted else Verdict.UNMET
         )
-        fix = "" if verdict is Verdict.MET else "attnctl tune again; until then it is used as it is"
+        fix = "" if verdict is Verdict.MET else RETIME
         text = have or "not known"
         found.append(Finding("profile_version", verdict, f"{field} {wanted}", text, "profile", fix))
     if timed.driver and here.driver and timed.driver != here.driver:

@@ -8,17 +8,28 @@ from collections.abc import Sequence
 import msgspec
 
 from attnctl.layer import Layer
-from attnctl.profile.document import Entry, Profile, shape_of
+from attnctl.profile.document import Entry, Point, Profile, shape_of
 
 TIE = 1.02
 """Within 2 % the earlier backend of the default order keeps its place."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """names: fastest first. because: beaten backend -> the winner's time over its time."""
+    """names: all of them in the measured order. fastest: the first of those that were timed.
+
+    because: another timed backend -> how the fastest beat it. passed: backends that were not timed
+    and before which the fastest came by taking the place of one that was.
+    """
 
     names: tuple[str, ...]
+    fastest: str
     because: dict[str, str]
+    passed: frozenset[str] = frozenset()
+
+
+def is_timed(profile: Profile, layer: Layer) -> bool:
+    """True where the profile holds timings of this layer's shape."""
+    return _entry(profile, layer) is not None
 
 
 def measured_order(
@@ -27,25 +38,32 @@ def measured_order(
     eligible: Sequence[str],
     kernels: dict[str, str] | None = None,
 ) -> Order | None:
-    """The measured order of these backends for this layer; None where its shape was not timed.
+    """The order of these backends for this layer; None where no two were timed at one point.
 
-    eligible: names in the default order. kernels: backend -> hash of its kernel source here;
-    timings of a backend whose hash differs are dead.
+    The timed ones share out among them, fastest first, the places that they hold in the default
+    order; one that was not timed keeps its own. eligible: names in the default order. kernels:
+    backend -> hash of its kernel source here; timings of a backend whose hash differs are dead.
     """
     entry = _entry(profile, layer)
     if entry is None:
         return None
     hashes = kernels or {}
     timed = [name for name in eligible if _alive(entry, name, hashes) and _timed(entry, name)]
-    if len(timed) < 2:
+    if len(timed) < 2 or not _shared_points(entry, timed):
         return None
     ranked = _ranked(entry, timed)
-    winner = ranked[0]
-    names = (*ranked, *(name for name in eligible if name not in timed))
-    because = {name: _because(entry, winner, name, profile) for name in ranked[1:]}
-    untimed = "it was not timed for this shape; the winner was"
-    because.update({name: untimed for name in names if name not in timed})
-    return Order(names, because)
+    fastest, places = ranked[0], iter(ranked)
+    names = tuple(next(places) if name in timed else name for name in eligible)
+    because = {name: _because(entry, fastest, name, profile) for name in ranked[1:]}
+    ahead = eligible[: eligible.index(fastest)]
+    passed = frozenset(name for name in ahead if name in names[names.index(fastest) :])
+    return Order(names, fastest, because, passed - set(timed))
+
+
+def _shared_points(entry: Entry, timed: list[str]) -> list[Point]:
+    """The points at which all of these were timed."""
+    every = set(timed)
+    return [p for p in entry.points if every <= {timing.backend for timing in p.timings}]
 
 
 def _entry(profile: Profile, layer: Layer) -> Entry | None:
@@ -64,26 +82,26 @@ def _timed(entry: Entry, name: str) -> bool:
 
 def _ranked(entry: Entry, timed: list[str]) -> list[str]:
     """By mean log time over the points that all of them have; ties keep the default order."""
+    points = _shared_points(entry, timed)
+    means = {name: _mean(points, name) for name in timed}
     left = list(timed)
     ranked = []
     while left:
-        means = {name: _mean(entry, name, timed) for name in left}
-        best = min(means.values())
+        best = min(means[name] for name in left)
         first = next(name for name in left if means[name] <= best * TIE)
         ranked.append(first)
         left.remove(first)
     return ranked
 
 
-def _mean(entry: Entry, name: str, timed: list[str]) -> float:
-    """The weighted geometric mean of a backend's times over the points that all were timed at."""
+def _mean(points: list[Point], name: str) -> float:
+    """The weighted geometric mean of a backend's times over these points."""
     total = weight = 0.0
-    for point in entry.points:
-        times = {timing.backend: timing.median_us for timing in point.timings}
-        if all(other in times for other in timed):
-            total += point.weight * math.log(times[name])
-            weight += point.weight
-    return math.exp(total / weight) if weight else math.inf
+    for point in points:
+        (time,) = (timing.median_us for timing in point.timings if timing.backend == name)
+        total += point.weight * math.log(time)
+        weight += point.weight
+    return math.exp(total / weight)
 
 
 def _because(entry: Entry, winner: str, loser: str, profile: Profile) -> str:

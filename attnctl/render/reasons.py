@@ -76,11 +76,13 @@ def _what_if(group: GroupReport) -> Iterator[Block]:
     if not changes:
         yield Line("what if: no single change gives these layers another backend")
         return
-    rows = tuple(
-        (Mark(after or "none", "good" if after else "bad"), " | ".join(alone))
-        for after, alone in changes.items()
-    )
-    yield Table(("what if", "any one of these changes gives it"), rows)
+    lost = changes.pop(None, [])
+    if changes:
+        rows = tuple((Mark(name or "", "good"), " | ".join(a)) for name, a in changes.items())
+        yield Table(("what if", "any one of these changes gives it"), rows)
+    if lost:
+        row = (Mark("none", "bad"), " | ".join(lost))
+        yield Table(("what if", "any one of these changes leaves no backend"), (row,))
 
 
 def every_finding(title: str, group: GroupReport, name: str) -> View:

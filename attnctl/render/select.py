@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from attnctl.decision import NOT_TIMED
 from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.demands import demands, titles
@@ -47,11 +48,18 @@ def _header(report: SelectReport) -> Iterable[tuple[Cell, ...]]:
     if report.assumed_because:
         yield _fact("assumed", ", ".join(report.assumed) or "no packages", report.assumed_because)
     if report.profile is not None:
-        yield _fact("profile", report.profile.name, report.profile.status)
+        yield _fact("profile", f"{report.profile.name}, {_decided(report)}", report.profile.status)
 
 
 def _fact(label: str, text: str, source: str) -> tuple[Cell, ...]:
     return (Mark(label, "dim"), text + (f" [{source}]" if source else ""))
+
+
+def _decided(report: SelectReport) -> str:
+    """How many of the answers rest on the profile's timings."""
+    wanted = [group for group in report.groups if group.kind != "none"]
+    measured = [g for g in wanted if g.winner is not None and g.winner.evidence == "measured"]
+    return f"which decided {len(measured)} of {count_text(len(wanted), 'group')} of layers"
 
 
 def _tower(tower: Tower) -> str:
@@ -68,6 +76,13 @@ def _profile_notes(report: SelectReport) -> Iterable[str]:
         if not finding.met:
             what = f"was measured with {finding.wanted}, here is {finding.found}"
             yield f"the profile is {report.profile.status}: it {what}"
+    untimed = [
+        name
+        for name, group in zip(titles(report), report.groups, strict=True)
+        if NOT_TIMED in group.notes
+    ]
+    if untimed:
+        yield f"{NOT_TIMED}: {'; '.join(untimed)}"
     for bad in report.profile.bad_entries:
         yield f"the profile has an entry that does not read: {bad}"
 
@@ -89,7 +104,8 @@ def _pick(group: GroupReport) -> Cell:
 
 def _why(group: GroupReport) -> str:
     if group.winner is not None:
-        notes = filter(None, (group.winner.note, *group.notes))
+        own = (note for note in group.notes if note != NOT_TIMED)  # said once, above
+        notes = filter(None, (group.winner.note, *own))
         return "; ".join((f"{group.winner.why} [{group.winner.evidence}]", *notes))
     if group.answered:
         return "these layers hold no attention and no state"

@@ -50,6 +50,7 @@ from attnctl.requirements.mla import (
     mla_dims,
 )
 from attnctl.requirements.packages import installed, package, triton
+from attnctl.requirements.ranks import tensor_parallel
 from attnctl.requirements.rule import Rule, Subject, on
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "package",
     "platform",
     "shared_memory",
+    "tensor_parallel",
     "triton",
     "whole_chunks",
 ]

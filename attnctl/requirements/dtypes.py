@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnctl.findings import Finding, met, unmet
 from attnctl.requirements.devices import arch_of, capability_of
+from attnctl.requirements.layers import cache_fix
 from attnctl.requirements.rule import Rule, Subject
 
 E4M3 = ("fp8", "fp8_e4m3", "fp8_per_token_head", "fp8_ds_mla")
@@ -57,7 +58,7 @@ def _fp8_cuda(subject: Subject) -> Finding | None:
     if cc >= least:
         proof = "" if cc >= (8, 9) else " (by cross-compilation; attnctl smoke proves it)"
         return met("fp8_hardware", wanted, found + proof, source)
-    fix = "--kv-cache-dtype fp8_e5m2" if cc >= (8, 0) else "--kv-cache-dtype auto"
+    fix = "--kv-cache-dtype fp8_e5m2" if cc >= (8, 0) else cache_fix(subject.layer)
     return unmet("fp8_hardware", wanted, found, source, fix)
 
 

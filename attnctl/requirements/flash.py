@@ -11,11 +11,10 @@ from __future__ import annotations
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
 from attnctl.requirements.devices import Version, capability_of
-from attnctl.requirements.features import source_of
-from attnctl.requirements.layers import PLAIN_KV
-from attnctl.requirements.packages import INSTALL, installed
+from attnctl.requirements.layers import PLAIN_KV, cache_fix
+from attnctl.requirements.packages import INSTALL, installed, package_source
 from attnctl.requirements.rule import Rule, Subject
-from attnctl.requirements.words import any_of
+from attnctl.requirements.words import any_of, both
 
 PACKAGES = {2: "flash_attn", 3: "flash_attn_3", 4: "flash_attn_4"}
 
@@ -83,15 +82,19 @@ def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:
             return None
         version = flash_version(subject)
         if version is not None:
-            return met("flash_version", wanted, f"FA{version}", "packages")
+            return met("flash_version", wanted, f"FA{version}", _package_source(subject, version))
         suitable = suitable_versions(cc, subject.layer)
         if not suitable:
-            return unmet("flash_version", wanted, "none takes this device and layer", "rules")
+            size = f" and head size {subject.layer.head_size}" if subject.layer.head_size else ""
+            found = f"none for compute capability {cc[0]}.{cc[1]}{size}"
+            source = both(subject.source("capability"), subject.layer.source("head_size"))
+            return unmet("flash_version", wanted, found, source)
         fix = INSTALL[PACKAGES[suitable[0]]]
         if not subject.machine.packages:
             return unknown("flash_version", wanted, "packages not probed", "", fix)
         missing = " or ".join(f"FA{v}" for v in suitable)
-        return unmet("flash_version", wanted, f"{missing} not installed", "packages", fix)
+        source = _package_source(subject, *suitable)
+        return unmet("flash_version", wanted, f"{missing} not installed", source, fix)
 
     names = (*(PACKAGES[version] for version in versions), CARRIER)
     return Rule("flash_version", "both", check, names, wanted, ("cuda",))
@@ -130,7 +133,8 @@ def flash_kv_cache_dtype() -> Rule:
         version = flash_version(subject)
         here = "" if cc is None else f" on {cc[0]}.{cc[1]}"
         here += f" with FA{version}" if version else ""
-        return unmet("kv_cache_dtype", wanted, found + here, source, "--kv-cache-dtype auto")
+        source = both(source, _source_here(subject, version)) if here else source
+        return unmet("kv_cache_dtype", wanted, found + here, source, cache_fix(layer))
 
     return Rule("kv_cache_dtype", "both", check, wanted=wanted)
 
@@ -153,15 +157,16 @@ def flash_sinks() -> Rule:
         layer, cc = subject.layer, capability_of(subject)
         if not layer.group.sinks:
             return None
-        source = source_of("sinks", layer)
         if subject.platform == "xpu":
+            source = subject.source("platform")
             return met("sinks", wanted, "Intel's kernels have them", source)
         version = flash_version(subject)
         good = cc is not None and cc >= (9, 0) and version in (3, 4)
+        source = _source_here(subject, version)
         if version == 3 and not _carried(subject, 3):
             # FA3's own package has no argument for them
             fix = INSTALL.get(CARRIER, "")
-            return unmet("sinks", wanted, "FA3 of flash_attn_3, which has none", "packages", fix)
+            return unmet("sinks", wanted, "FA3 of flash_attn_3, which has none", source, fix)
         return (met if good else unmet)("sinks", wanted, _here(subject, version), source)
 
     return Rule("sinks", "both", check, wanted="with FA3 or FA4 on 9.0 or newer")
@@ -177,8 +182,9 @@ def flash_prefix_lm() -> Rule:
             return None
         version = flash_version(subject)
         blocked = cc == (9, 0) and layer.quantized_kv
-        found = _here(subject, version) + (", FP8 cache" if blocked else "")
-        source = source_of("prefix_lm", layer)
+        found = _here(subject, version) + (f", {layer.kv_cache_dtype} cache" if blocked else "")
+        source = _source_here(subject, version)
+        source = both(source, layer.kv_cache_dtype_source) if blocked else source
         good = version == 4 and not blocked
         return (met if good else unmet)("prefix_lm", wanted, found, source)
 
@@ -194,7 +200,7 @@ def flash_alibi() -> Rule:
         if not layer.group.alibi:
             return None
         version = flash_version(subject)
-        source = source_of("alibi", layer)
+        source = _source_here(subject, version)
         finding = met if version == 2 else unmet
         return finding("alibi", wanted, _here(subject, version), source)
 
@@ -205,3 +211,19 @@ def _here(subject: Subject, version: int | None) -> str:
     cc = capability_of(subject)
     where = f"compute capability {cc[0]}.{cc[1]}" if cc else subject.platform
     return f"FA{version} on {where}" if version else f"no FlashAttention for it on {where}"
+
+
+def _source_here(subject: Subject, version: int | None) -> str:
+    """Where the device and the version that would run on it were found."""
+    cc = capability_of(subject)
+    device = subject.source("capability" if cc else "platform")
+    suitable = () if cc is None else _suitable(cc, subject.layer)
+    asked = suitable if version is None else (version,)
+    return both(device, _package_source(subject, *asked)) if asked else device
+
+
+def _package_source(subject: Subject, *versions: int) -> str:
+    own = [PACKAGES[version] for version in versions]
+    # where only vLLM's wheel has it, that is where it was found
+    carried = not installed(subject, *own) and installed(subject, CARRIER)
+    return package_source(subject, *((CARRIER,) if carried else own))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from attnctl.findings import Finding, met, unmet
 from attnctl.requirements.devices import capability_of
-from attnctl.requirements.features import source_of
-from attnctl.requirements.layers import PLAIN_KV
-from attnctl.requirements.packages import INSTALL, installed
+from attnctl.requirements.layers import PLAIN_KV, cache_fix
+from attnctl.requirements.packages import INSTALL, installed, package_source
 from attnctl.requirements.rule import Rule, Subject
+from attnctl.requirements.words import both
 
 CUBINS = "flashinfer_cubin"
 
@@ -25,15 +25,17 @@ def flashinfer_sinks() -> Rule:
         layer, cc = subject.layer, capability_of(subject)
         if not layer.group.sinks:
             return None
-        source = source_of("sinks", layer)
+        source = _device_source(subject)
         if cc is None or not (cc == (9, 0) or cc[0] in (10, 12)):
             where = f"compute capability {cc[0]}.{cc[1]}" if cc else subject.platform
             return unmet("sinks", wanted, f"no such kernels on {where}", source)
-        if layer.kv_cache_dtype == "nvfp4" and cc[0] != 10:
-            return unmet("sinks", wanted, "an nvfp4 cache", source, "--kv-cache-dtype auto")
+        cubins = package_source(subject, CUBINS)
         if not installed(subject, CUBINS):
-            return unmet("sinks", wanted, "no cubins", source, INSTALL[CUBINS])
-        return met("sinks", wanted, f"{cc[0]}.{cc[1]} with cubins", source)
+            return unmet("sinks", wanted, "no cubins", cubins, INSTALL[CUBINS])
+        if layer.kv_cache_dtype == "nvfp4" and cc[0] != 10:
+            cache = layer.kv_cache_dtype_source
+            return unmet("sinks", wanted, "an nvfp4 cache", cache, cache_fix(layer))
+        return met("sinks", wanted, f"{cc[0]}.{cc[1]} with cubins", both(source, cubins))
 
     return Rule("sinks", "both", check, (CUBINS,), "with cubins on 9.0, 10.x, 12.x")
 
@@ -48,18 +50,30 @@ def flashinfer_kv_cache_dtype() -> Rule:
         if not layer.group.needs_kv_cache:
             return None
         found, source = layer.kv_cache_dtype, layer.kv_cache_dtype_source
-        problem = "" if found in plain else _nvfp4_problem(subject) if found == "nvfp4" else found
+        if found in plain:
+            return met("kv_cache_dtype", wanted, found, source)
+        problem, where = _nvfp4_problem(subject) if found == "nvfp4" else (found, "")
         if not problem:
             return met("kv_cache_dtype", wanted, found, source)
-        return unmet("kv_cache_dtype", wanted, problem, source, "--kv-cache-dtype auto")
+        return unmet("kv_cache_dtype", wanted, problem, both(source, where), cache_fix(layer))
 
     return Rule("kv_cache_dtype", "both", check, (CUBINS,), wanted)
 
 
-def _nvfp4_problem(subject: Subject) -> str:
+def _nvfp4_problem(subject: Subject) -> tuple[str, str]:
+    """What keeps an NVFP4 cache from being used here and where that was found; "": nothing."""
     cc = capability_of(subject)
     if cc is None or cc[0] not in (8, 9, 10, 12):
-        return "nvfp4 on this device"
+        where = f"compute capability {cc[0]}.{cc[1]}" if cc else subject.platform
+        return f"nvfp4 on {where}", _device_source(subject)
     if cc[0] == 10:
-        return "" if installed(subject, CUBINS) else "nvfp4 on 10.x without flashinfer-cubin"
-    return "nvfp4 at head size 64" if subject.layer.head_size == 64 else ""
+        there = installed(subject, CUBINS)
+        source = both(_device_source(subject), package_source(subject, CUBINS))
+        return ("", "") if there else ("nvfp4 on 10.x without flashinfer-cubin", source)
+    if subject.layer.head_size == 64:
+        return "nvfp4 at head size 64", subject.layer.source("head_size")
+    return "", ""
+
+
+def _device_source(subject: Subject) -> str:
+    return subject.source("capability" if capability_of(subject) else "platform")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attnctl.findings import Finding, met, unmet
+from attnctl.layer import Layer
 from attnctl.requirements.rule import Rule, Subject
 from attnctl.requirements.words import any_of, in_range
 
@@ -53,9 +54,20 @@ def kv_cache_dtypes(*dtypes: str) -> Rule:
         found, source = layer.kv_cache_dtype, layer.kv_cache_dtype_source
         if found in dtypes:
             return met("kv_cache_dtype", wanted, found, source)
-        return unmet("kv_cache_dtype", wanted, found, source, f"--kv-cache-dtype {dtypes[0]}")
+        return unmet("kv_cache_dtype", wanted, found, source, cache_fix(layer, dtypes))
 
     return Rule("kv_cache_dtype", "layer", check, wanted=wanted)
+
+
+def cache_fix(layer: Layer, dtypes: tuple[str, ...] = PLAIN_KV) -> str:
+    """Return the option that gives this layer a cache in one of these dtypes.
+
+    "auto" leaves a checkpoint's own cache dtype in force, so it helps only where that is accepted.
+    """
+    if layer.auto_kv_cache_dtype in dtypes:
+        return "--kv-cache-dtype auto"
+    plain = layer.dtype if layer.dtype in dtypes else "bfloat16"
+    return f"--kv-cache-dtype {plain}"
 
 
 def head_sizes(

@@ -29,8 +29,9 @@ def _check(subject: Subject) -> Finding | None:
     have = gpu.shared_memory_bytes
     if have is None:
         return unknown("shared_memory", least, "not known", source, "attnctl probe")
-    fix = "--dtype float16" if subject.layer.dtype == "float32" else ""
     if have < need:
+        halves = subject.layer.dtype == "float32" and need // 2 <= have
+        fix = "--dtype float16" if halves else ""
         return unmet("shared_memory", least, f"{have} bytes", source, fix)
     return met("shared_memory", least, f"{have} bytes", source)
 

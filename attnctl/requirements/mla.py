@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attnctl.findings import Finding, met, unmet
 from attnctl.model.spec import Mla
 from attnctl.requirements.rule import Rule, Subject
+from attnctl.requirements.words import both
 
 LATENT_ROWS = (320, 512, 576)
 """Cached rows (kv_lora_rank + rope) that the libraries' dense kernels are built for."""
@@ -63,7 +64,8 @@ def flashmla_sparse_512() -> Rule:
         )
         here = f" on {cc[0]}.{cc[1]}" if cc else ""
         found = f"512 with rope {rope}, cache {layer.kv_cache_dtype}{here}"
-        source = layer.source("head_size")
+        source = both(layer.source("head_size"), layer.kv_cache_dtype_source)
+        source = both(source, subject.source("capability")) if cc else source
         return (met if good else unmet)("head_size_512", wanted, found, source)
 
     return Rule("head_size_512", "both", check, wanted=wanted)

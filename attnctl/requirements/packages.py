@@ -70,6 +70,12 @@ def package(*names: str, platforms: tuple[str, ...] = (), code: str = "package_m
     return Rule(code, "machine", check, names, wanted, platforms)
 
 
+def package_source(subject: Subject, *names: str) -> str:
+    """Return where it was learnt whether these packages are there."""
+    packages = subject.machine.packages
+    return _source([(name, packages[name]) for name in names if name in packages], subject)
+
+
 def _source(seen: list[tuple[str, Package]], subject: Subject) -> str:
     return (seen[0][1].source if seen else "") or f"packages of machine {subject.machine.name}"
 

@@ -79,3 +79,15 @@ def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:
     assert (found.code, found.out) == (2, "")
     assert str(profile) in found.err
     assert found.err.count("\n") == 1
+
+
+def test_the_profile_line_says_how_many_groups_it_decided(profile: Path) -> None:
+    """Layers of a shape that was never timed are named in one note."""
+    write(profile)
+    asked = ("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile))
+    timed, other = run(*asked).out, run(*asked, "--dtype", "float16").out
+    assert "which decided 1 of 1 group of layers [valid]" in timed
+    assert "no timings" not in timed
+    assert "which decided 0 of 1 group of layers [valid]" in other
+    assert other.count("note: the profile has no timings for layers of this shape: ") == 1
+    assert other.count("no timings") == 1
