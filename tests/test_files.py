@@ -15,7 +15,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     write_whole(path, b"old")
     write_whole(path, b"new\x00")
-    assert read_bytes(path) == b"new\x00"
+    assert read_bytes(path, "note") == b"new\x00"
     assert [one.name for one in tmp_path.iterdir()] == ["x"]
 
 
@@ -30,4 +30,4 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, name: str) -> N
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The error says which file and why."""
     with pytest.raises(InputError, match=r"missing cannot be read: No such file"):
-        read_bytes(str(tmp_path / "missing"))
+        read_bytes(str(tmp_path / "missing"), "note")
