@@ -187,7 +187,7 @@ def _usage(error: Any) -> str:
     """Typer's words for wrong usage in one sentence, and where the right one is shown."""
     command = error.ctx.command_path if error.ctx else "attnctl"
     text = error.format_message().strip()
-    end = "" if text.endswith((".", "?", ")")) else "."
+    end = "" if text.endswith((".", "?")) else "."
     return f"{text}{end} See: {command} --help"
 
 

@@ -103,6 +103,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
     from attnctl.answer import answers
+    from attnctl.exits import InputError
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
@@ -119,6 +120,8 @@ def command(
         allow_fallback=allow_fallback,
     )
     explained = None if explain is None else backend_name(explain, registry, "--explain")
+    if model.count("-") > 1:
+        raise InputError("--model -: standard input can be read once; name files for the others")
     specs = [read_model(path) for path in model]
     machines = [found for name in machine or (None,) for found in _machines(name)]
     reports = tuple(

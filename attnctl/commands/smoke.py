@@ -74,14 +74,14 @@ def command(
         results = [summary(one, progress.watch(one, run_plan(one, timeout))) for one in plans]
     progress.close()
     found = report(results)
-    if junit is not None:
-        from attnctl.junit import junit_file
-
-        output.save(junit_file(found), junit)
     if json:
         output.json(found)
     elif not to_stdout:
         output.view(smoke_view(found))
+    if junit is not None:  # after the answer, which a folder that is not there must not cost
+        from attnctl.junit import junit_file
+
+        output.save(junit_file(found), junit)
     raise typer.Exit(found.exit_code)
 
 

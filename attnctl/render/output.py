@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from stat import S_ISCHR
 from typing import TYPE_CHECKING, Any, TextIO
 
 from attnctl.exits import InputError
@@ -68,13 +69,15 @@ class Output:
             write_whole(path, data)
 
     def is_at(self, path: str) -> bool:
-        """Whether a path means this stream: "-", or a name of it such as /dev/stdout."""
-        if path == "-":
+        """Whether a path means this stream: "-", a name of it, or the file that it leads to."""
+        if path in ("-", "/dev/stdout", "/dev/fd/1"):
             return True
         try:
-            return os.path.samestat(os.stat(path), os.fstat(self.stream.fileno()))  # noqa: PTH116
+            here, there = os.fstat(self.stream.fileno()), os.stat(path)  # noqa: PTH116
         except (OSError, ValueError):
             return False
+        # a device that keeps nothing, or shows all, may well be both
+        return os.path.samestat(here, there) and not S_ISCHR(here.st_mode)
 
     @property
     def width(self) -> int:
