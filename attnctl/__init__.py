@@ -6,7 +6,9 @@ imports torch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+# type checkers take it for true; the import of typing would come before main(), where
+# nothing catches Control-C yet
+TYPE_CHECKING = False
 
 __version__ = "0.1.0"
 

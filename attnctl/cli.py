@@ -7,19 +7,18 @@ nothing else.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from attnctl import __version__
 from attnctl.exits import AttnctlError, Exit
 from attnctl.nearest import did_you_mean
-from attnctl.render.output import Output
+from attnctl.render.output import Output, remark, to_stderr
 
 # command -> (one line of help, examples); its module is attnctl.commands.<command>
 COMMANDS = {
@@ -42,19 +41,49 @@ Examples:
 Exit codes: 0 good; 1 the answer is no; 2 wrong usage or unreadable input."""
 
 HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
-INTERRUPTED = 130
+# typer exports the leaves of click's usage errors, and their parent under no name
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Session:
     """What every command of one run shares: where its answer goes, and how errors are shown."""
 
-    def __init__(self, output: Output, debug: bool) -> None:
-        self.output = output
+    output: Output
+
+    def __init__(self, debug: bool) -> None:
         self.debug = debug
 
 
-class LazyGroup(TyperGroup):
+class Strict:
+    """A command whose help goes where its answer would, and that takes no empty value."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            option.callback = _show_help
+        return option
+
+    def invoke(self, ctx: Any) -> Any:
+        for param in ctx.command.params:
+            given = ctx.params.get(param.name)
+            if given == "" or (isinstance(given, list | tuple) and "" in given):
+                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                ctx.fail(f"The value of {name} is empty: name something, or leave it out.")
+        return super().invoke(ctx)  # type: ignore[misc]
+
+
+class Command(Strict, TyperCommand):
+    """One verb."""
+
+
+class LazyGroup(Strict, TyperGroup):
     """Loads the invoked command's module, and lists the others from the table above."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            to_stderr(ctx.get_help() + "\n")
+            ctx.exit(Exit.USAGE)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -75,14 +104,18 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(Exit.INTERRUPTED) from None
 
 
 def _load(name: str) -> Any:
     module = import_module(f"attnctl.commands.{name}")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
-        name, help=module.__doc__, epilog=module.EXAMPLES, context_settings=dict(HELP_FLAGS)
+        name,
+        cls=Command,
+        help=module.__doc__,
+        epilog=module.EXAMPLES,
+        context_settings=dict(HELP_FLAGS),
     )(module.command)
     return get_command(app)
 
@@ -92,7 +125,6 @@ def build() -> Any:
     app = typer.Typer(
         cls=LazyGroup,
         rich_markup_mode=None,
-        no_args_is_help=True,
         context_settings=dict(HELP_FLAGS),
         epilog=EXAMPLES,
     )
@@ -100,9 +132,15 @@ def build() -> Any:
     return get_command(app)
 
 
-def _show_version(value: bool) -> None:
+def _show_help(ctx: Any, param: Any, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.obj.output.text(ctx.get_help() + "\n")
+        ctx.exit()
+
+
+def _show_version(ctx: typer.Context, value: bool) -> None:
     if value:
-        typer.echo(f"attnctl {__version__}")
+        ctx.obj.output.text(f"attnctl {__version__}\n")
         raise typer.Exit
 
 
@@ -121,28 +159,42 @@ def _root(
 
 def run(args: Sequence[str] | None = None, output: Output | None = None) -> int:
     """Runs one command line and gives its exit code; every error becomes a message here."""
-    debug = os.environ.get("ATTNCTL_DEBUG", "") not in ("", "0")
-    session = Session(output or Output(), debug)
-    arguments = None if args is None else list(args)
+    session = Session(os.environ.get("ATTNCTL_DEBUG", "") not in ("", "0"))
     try:
-        build().main(args=arguments, prog_name="attnctl", obj=session)
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else Exit.OK
+        session.output = output or Output()
+        code = build().main(
+            args=None if args is None else list(args),
+            prog_name="attnctl",
+            obj=session,
+            standalone_mode=False,
+        )
+    except SystemExit as exit_:  # a signal that ended smoke, or typer's own
+        code = exit_.code
     except AttnctlError as error:
         return _complain(str(error), error, session.debug)
+    except UsageError as error:
+        return _complain(_usage(error), error, session.debug)
     except Exception as error:
         text = (
             f"this is a bug in attnctl ({type(error).__name__}: {error}); please report it with "
             "the command line and a tape from: attnctl probe --record FILE"
         )
         return _complain(text, error, session.debug)
-    return Exit.OK
+    return code if isinstance(code, int) else Exit.OK
 
 
-def _complain(text: str, error: BaseException, debug: bool) -> int:
+def _usage(error: Any) -> str:
+    """Typer's words for wrong usage in one sentence, and where the right one is shown."""
+    command = error.ctx.command_path if error.ctx else "attnctl"
+    text = error.format_message().strip()
+    end = "" if text.endswith((".", "?")) else "."
+    return f"{text}{end} See: {command} --help"
+
+
+def _complain(text: str, error: Exception, debug: bool) -> int:
     if debug:
         import traceback
 
-        traceback.print_exception(error)
-    print(f"attnctl: {' '.join(text.split())}", file=sys.stderr)
+        to_stderr("".join(traceback.format_exception(error)))
+    remark(text)
     return error.exit_code if isinstance(error, AttnctlError) else Exit.USAGE

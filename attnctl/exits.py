@@ -9,6 +9,7 @@ class Exit(IntEnum):
     OK = 0
     NO = 1  # the answer is no: nothing eligible, a requested backend unmet, a diff differs
     USAGE = 2  # wrong usage, or input that cannot be read
+    INTERRUPTED = 130  # Control-C, by the shell's convention
 
 
 class AttnctlError(Exception):

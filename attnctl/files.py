@@ -1,41 +1,111 @@
-"""Files that the user names: read whole, written whole or not at all."""
+"""Files that the user names: read whole up to a limit, written whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
+from typing import Any
 
 from attnctl.exits import InputError
 
+# many times the largest config.json, machine file, tape or profile that is known
+SIZE_LIMIT = 16 * 2**20
 
-def read_bytes(path: str) -> bytes:
-    """The bytes of a file; InputError names it where it cannot be read."""
+Path = str | os.PathLike[str]
+
+
+class MissingFileError(InputError):
+    """No file is there: a reader that knows what was meant can say more."""
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """The bytes of a file that should be a `what`; InputError names it where it cannot be read.
+
+    Never more than SIZE_LIMIT bytes are held, so that a device that has no end is an error too.
+    """
     try:
         with open(path, "rb") as file:  # noqa: PTH123  (pathlib costs start-up here)
-            return file.read()
+            data = file.read(SIZE_LIMIT + 1)
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{path} cannot be read: {reason(error)}") from error
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {_reason(error)}") from error
+        raise InputError(f"{path} cannot be read: {reason(error)}") from error
+    if len(data) > SIZE_LIMIT:
+        raise InputError(f"{path} is larger than {SIZE_LIMIT >> 20} MiB; that is no {what}")
+    return data
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes beside the file and renames over it, so that a reader never sees half of it."""
-    part = f"{path}.{os.getpid()}.part"
+    """Replaces a file at once, so that a reader never sees half of it, and keeps its mode.
+
+    A link is followed. What is no regular file (a device, a pipe) is written to, never replaced.
+    """
     try:
-        with open(part, "wb") as file:  # noqa: PTH123
+        before = _status(path)
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            with open(path, "wb") as file:  # noqa: PTH123
+                file.write(data)
+        else:
+            _replace(os.path.realpath(path) if os.path.islink(path) else path, data, before)  # noqa: PTH114
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written: {reason(error)}") from error
+
+
+def same_file(one: str, other: str) -> bool:
+    """Whether two names lead to one file, which need not be there yet."""
+    try:
+        return os.path.samefile(one, other)  # noqa: PTH121
+    except (OSError, ValueError):
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def as_json(value: Any) -> bytes:
+    """The value as indented JSON, with a "?" for half a character (as in a path of other bytes)."""
+    import msgspec
+
+    try:
+        data = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_whole_characters(msgspec.to_builtins(value)))
+    return msgspec.json.format(data, indent=2) + b"\n"
+
+
+def reason(error: Exception) -> str:
+    """The system's words for an error, without its number and the file's name."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return None
+
+
+def _replace(path: str, data: bytes, before: os.stat_result | None) -> None:
+    part = os.path.join(os.path.dirname(path), f".attnctl-{os.urandom(6).hex()}.part")  # noqa: PTH118, PTH120
+    try:
+        with open(part, "xb") as file:  # noqa: PTH123
+            if before is not None:
+                with contextlib.suppress(OSError):  # only root may give a file away
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)  # noqa: PTH105
-    except (OSError, ValueError) as error:
-        _discard(part)
-        raise InputError(f"{path} cannot be written: {_reason(error)}") from error
+    except BaseException:
+        with contextlib.suppress(OSError, ValueError):
+            os.unlink(part)  # noqa: PTH108
+        raise
 
 
-def _discard(path: str) -> None:
-    try:
-        os.unlink(path)  # noqa: PTH108
-    except (OSError, ValueError):
-        return
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_characters(one) for one in value]
+    return value

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from attnctl.files import write_whole
 from attnctl.trials import BackendTrials, SmokeReport, Trial
 
 _KINDS = {"wrong": "failure", "error": "error", "crashed": "error", "timeout": "error"}
 
 
-def write_junit(path: str, report: SmokeReport) -> None:
-    """Writes the file whole or not at all. InputError where it cannot be written."""
-    write_whole(path, tostring(junit(report), encoding="utf-8", xml_declaration=True))
+def junit_file(report: SmokeReport) -> bytes:
+    """The bytes of the XML document."""
+    text: bytes = tostring(junit(report), encoding="utf-8", xml_declaration=True)
+    return text
 
 
 def junit(report: SmokeReport) -> Element:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.files import MissingFileError, read_bytes
 from attnctl.machine import SCHEMA, Machine
 
 # other spellings of a bundled machine, squashed as `_squash` does -> its file name
@@ -109,12 +110,9 @@ def _read(path: Path, source: str) -> bytes:
     if not source:
         raise InputError(_not_found("''"))
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return read_bytes(path, "machine file")
+    except MissingFileError:
         raise InputError(_not_found(source)) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{source}: cannot be read: {reason}") from None
 
 
 def _decode(data: bytes, where: str) -> Machine:

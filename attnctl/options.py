@@ -74,17 +74,21 @@ def scoped(options: Options, spec: ModelSpec, registry: Registry) -> Options:
     return msgspec.structs.replace(options, backend=tuple({**served, **named}.items()))
 
 
-def backend_name(word: str, registry: Registry) -> str:
-    """The registry's spelling of a backend's name; InputError with the nearest one otherwise."""
+def backend_name(word: str, registry: Registry, option: str = "") -> str:
+    """The registry's spelling of a backend's name; InputError with the nearest one otherwise.
+
+    option: where the word stands, for the message: "--backend".
+    """
     known = {backend.name: backend.name for backend in registry.backends}
+    said = f"{option} {word}".strip()
     name = word.strip().upper().replace("-", "_")
     if name in known:
         return known[name]
     for broken in registry.broken:
         if broken.name.upper() == name:
-            raise InputError(f"{word}: declared by {broken.origin}, but broken: {broken.error}")
+            raise InputError(f"{said}: declared by {broken.origin}, but broken: {broken.error}")
     hint = did_you_mean(name, known) or f" Known are {', '.join(sorted(known))}."
-    raise InputError(f"{word}: no backend of that name.{hint}")
+    raise InputError(f"{said}: no backend of that name.{hint}")
 
 
 def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str], ...]:
@@ -95,7 +99,7 @@ def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str],
         if kind in demands:
             where = "every kind of layer" if kind == "*" else f"{kind} layers"
             raise InputError(f"--backend: two backends are demanded for {where}; give one")
-        demands[kind] = backend_name(name, registry)
+        demands[kind] = backend_name(name, registry, "--backend")
     return tuple(demands.items())
 
 

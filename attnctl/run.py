@@ -113,6 +113,30 @@ def _end_tree(pid: int) -> None:
                 process.kill()
 
 
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP unwind the block, so that its workers end with it.
+
+    A signal that the caller ignores or handles (nohup, a service) is left alone.
+    """
+    kept = [number for number in (signal.SIGTERM, signal.SIGHUP) if _is_default(number)]
+    for number in kept:
+        signal.signal(number, _unwind)
+    try:
+        yield
+    finally:
+        for number in kept:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _is_default(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_DFL
+
+
+def _unwind(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float) -> Iterator[Trial]:
     """A Trial per case, in order. A case that hangs or kills the worker costs that case alone."""
     worker: Worker | None = None
@@ -137,18 +161,26 @@ def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float)
 def _start(backend: str, device: str) -> tuple[Worker | None, str]:
     worker = Worker(backend, device)
     try:
+        refused = _refusal(worker)
+    except BaseException:  # an interrupt while it imports, which takes seconds
+        worker.end()
+        raise
+    if not refused:
+        return worker, ""
+    worker.end()
+    return None, refused
+
+
+def _refusal(worker: Worker) -> str:
+    """Why a new worker cannot serve; "" once it is ready."""
+    try:
         line = worker.line(START_LIMIT_S)
         if line is None:
-            reason = f"the worker was not ready after {START_LIMIT_S:.0f} s"
-        else:
-            ready = msgspec.json.decode(line, type=Ready)
-            if ready.ok:
-                return worker, ""
-            reason = f"the worker could not start: {ready.detail}"
+            return f"the worker was not ready after {START_LIMIT_S:.0f} s"
+        ready = msgspec.json.decode(line, type=Ready)
     except (EOFError, msgspec.MsgspecError):
-        reason = f"the worker ended before it was ready, {worker.death()}"
-    worker.end()
-    return None, reason
+        return f"the worker ended before it was ready, {worker.death()}"
+    return "" if ready.ok else f"the worker could not start: {ready.detail}"
 
 
 def _try(worker: Worker, text: str, timeout_s: float) -> tuple[Trial, bool]:

@@ -7,13 +7,17 @@ private copy of file descriptor 1, so that a kernel or a library that prints can
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
+from threading import Thread
 from typing import IO
 
 import msgspec
 
 from attnctl.trials import Ready, Status, Trial
+
+PARENT_CHECK_S = 0.5
 
 
 def main(arguments: list[str]) -> int:
@@ -21,6 +25,7 @@ def main(arguments: list[str]) -> int:
     backend, device = arguments
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
     try:
@@ -53,6 +58,13 @@ def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
         seconds = time.perf_counter() - start
         _say(answers, msgspec.structs.replace(trial, seconds=seconds))
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process once its parent is gone: a kernel that hangs would outlive a kill."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _say(answers: IO[bytes], value: msgspec.Struct) -> None:

@@ -43,4 +43,4 @@ def command(
     else:
         from attnctl.render.support import backend_view, support_view
 
-        output.view(backend_view(table) if backend else support_view(table))
+        output.view(support_view(table) if backend is None else backend_view(table))

@@ -24,6 +24,9 @@ Examples:
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or
 unreadable input."""
 
+# two names for one file, of which the second to be used would destroy what the first is for
+CLASHES = (("--save", "--record"), ("--save", "--replay"), ("--record", "--diff"))
+
 
 def command(
     ctx: typer.Context,
@@ -33,11 +36,15 @@ def command(
     ] = None,
     save: Annotated[
         str | None,
-        typer.Option("--save", metavar="FILE", help="Write a file for select --machine."),
+        typer.Option(
+            "--save", metavar="FILE", help="Write a file for select --machine; - is stdout."
+        ),
     ] = None,
     record: Annotated[
         str | None,
-        typer.Option("--record", metavar="FILE", help="Write a tape of all that was asked."),
+        typer.Option(
+            "--record", metavar="FILE", help="Write a tape of all that was asked; - is stdout."
+        ),
     ] = None,
     replay: Annotated[
         str | None,
@@ -54,50 +61,90 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The machine as JSON.")] = False,
 ) -> None:
-    found = _machine(machine, record, replay)
-    if save:
-        from attnctl.taping import save_machine
-
-        save_machine(found, save)
     output: Output = ctx.obj.output
-    if diff is not None:
-        raise typer.Exit(_show_difference(diff, found, output, json))
+    _refuse_clashes({"--save": save, "--record": record, "--replay": replay, "--diff": diff})
+    shown = not _takes_stdout({"--save": save, "--record": record}, output, json, diff is not None)
+    old = None if diff is None else _load(diff)  # --save may be about to replace this very file
+    found, tape = _machine(machine, record is not None, replay)
+    if record is not None:
+        output.save(tape, record)
+    if save is not None:
+        from attnctl.taping import machine_file
+
+        output.save(machine_file(found), save)
+    if old is not None:
+        raise typer.Exit(_show_difference(diff or "", old, found, output, json))
     if json:
         output.json(found)
-    else:
+    elif shown:
         from attnctl.render.probe import probe_view
 
         output.view(probe_view(found, sources))
 
 
-def _machine(name: str | None, record: str | None, replay: str | None) -> "Machine":
-    if name is not None:
-        if record or replay:
-            raise typer.BadParameter("--machine asks nothing: leave out --record and --replay")
-        from attnctl.machines import load
+def _refuse_clashes(paths: dict[str, str | None]) -> None:
+    """InputError where one file is named for two purposes, so that one would destroy the other."""
+    for one, other in CLASHES:
+        first, second = paths[one], paths[other]
+        if first is not None and second is not None:
+            from attnctl.exits import InputError
+            from attnctl.files import same_file
 
-        return load(name)
-    if record is None and replay is None:
-        from attnctl.probe import probe
-
-        return probe()
-    from attnctl.taping import probe_recorded, probe_replayed
-
-    return probe_recorded(record or "") if replay is None else probe_replayed(replay, record)
+            if same_file(first, second):
+                raise InputError(f"{one} and {other} both name {first}: give each its own file")
 
 
-def _show_difference(old: str, new: "Machine", output: "Output", json: bool) -> int:
-    from attnctl.exits import Exit
-    from attnctl.machine_diff import differences
+def _takes_stdout(
+    files: dict[str, str | None], output: "Output", json: bool, differs: bool
+) -> bool:
+    """Whether a file goes to standard output, which then holds nothing else; else InputError."""
+    taken = [name for name, path in files.items() if path is not None and output.is_at(path)]
+    shown = [*(["--json"] if json else []), *(["--diff"] if differs else [])]
+    if taken and len(taken) + len(shown) > 1:
+        from attnctl.exits import InputError
+
+        first, second = (*taken, *shown)[:2]
+        raise InputError(f"{first} and {second} would both fill standard output: name a file")
+    return bool(taken)
+
+
+def _load(name: str) -> "Machine":
     from attnctl.machines import load
 
-    found = differences(load(old), new)
+    return load(name)
+
+
+def _machine(name: str | None, record: bool, replay: str | None) -> "tuple[Machine, bytes]":
+    """The machine that was asked for, and its tape where one is wanted."""
+    if name is not None:
+        if record or replay is not None:
+            from attnctl.exits import InputError
+
+            raise InputError("--machine asks nothing: leave out --record and --replay")
+        return _load(name), b""
+    from attnctl.probe import probe
+
+    if not record and replay is None:
+        return probe(), b""
+    from attnctl.taping import probe_recorded, replay_of
+
+    host = None if replay is None else replay_of(replay)
+    return probe_recorded(host) if record else (probe(host), b"")
+
+
+def _show_difference(
+    name: str, old: "Machine", new: "Machine", output: "Output", json: bool
+) -> int:
+    from attnctl.exits import Exit
+    from attnctl.machine_diff import differences
+
+    found = differences(old, new)
     exit_code = Exit.NO if found else Exit.OK
     if json:
-        document = {"schema": "attnctl.machine-diff/1", "old": old, "differences": found}
+        document = {"schema": "attnctl.machine-diff/1", "old": name, "differences": found}
         output.json({**document, "exit_code": exit_code})
     else:
         from attnctl.render.difference import difference_view
 
-        output.view(difference_view(old, found))
+        output.view(difference_view(name, found))
     return exit_code

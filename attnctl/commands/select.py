@@ -103,6 +103,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
     from attnctl.answer import answers
+    from attnctl.exits import InputError
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
@@ -118,7 +119,9 @@ def command(
         backend=backend or (),
         allow_fallback=allow_fallback,
     )
-    explained = backend_name(explain, registry) if explain else None
+    explained = None if explain is None else backend_name(explain, registry, "--explain")
+    if model.count("-") > 1:
+        raise InputError("--model -: standard input can be read once; name files for the others")
     specs = [read_model(path) for path in model]
     machines = [found for name in machine or (None,) for found in _machines(name)]
     reports = tuple(
@@ -130,8 +133,8 @@ def command(
             assume_installed=assume_installed,
             what_if=what_if,
             device=device,
-            profile=_profile(profile) if profile else None,
-            engine=_engine("vllm" if vllm_args and not engine else engine, engine_version),
+            profile=None if profile is None else _profile(profile),
+            engine=_engine("vllm" if vllm_args and engine is None else engine, engine_version),
         )
     )
     if vllm_args:
@@ -144,19 +147,21 @@ def _engine(name: str | None, version: str | None) -> str | None:
         return None
     from attnctl.engines.report import check_engine
 
-    return check_engine(name or "vllm", version)
+    return check_engine("vllm" if name is None else name, version)
 
 
 def _show_arguments(reports: "tuple[SelectReport, ...]", output: "Output") -> int:
     """One line per answer; what no flag can say goes to standard error."""
+    from attnctl.render.output import remark
+
     for report in reports:
         if report.engine is not None:
             output.text(" ".join(report.engine.arguments) + "\n")
             for group in (*report.engine.groups,):
                 if group.error:
-                    typer.echo(f"attnctl: {group.error}", err=True)
+                    remark(group.error)
             for note in report.engine.notes:
-                typer.echo(f"attnctl: {note}", err=True)
+                remark(note)
     return max(report.exit_code for report in reports)
 
 

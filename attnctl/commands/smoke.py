@@ -28,6 +28,8 @@ Examples:
 Exit codes: 0 every case that ran passed; 1 one is wrong, failed, crashed or
 hung, or nothing ran; 2 wrong usage."""
 
+LONGEST_CASE_S = 86_400.0  # a day: the system's timers take no number much larger
+
 
 def command(
     ctx: typer.Context,
@@ -45,19 +47,21 @@ def command(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit of one case.")] = 60.0,
     listing: Annotated[bool, typer.Option("--list", help="Name the cases and run none.")] = False,
     junit: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML too.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the results as JUnit XML too; - is stdout."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
-    from attnctl.exits import Exit, InputError
+    from attnctl.exits import Exit
     from attnctl.registry import load
     from attnctl.render.smoke import Progress, listing_view, smoke_view
+    from attnctl.run import ended_by_signals
     from attnctl.smoke import plan, report, run_plan, summary
 
     output = ctx.obj.output
+    to_stdout = junit is not None and output.is_at(junit)
+    _check(every or bool(backend) or listing, timeout, json and to_stdout)
     registry = load()
-    if not (every or backend or listing):
-        raise InputError("smoke: name a --backend, or say --all for every one with kernels")
     backends = _backends(backend, registry)
     cases = _cases(case, quick)
     machine = _machine()
@@ -66,15 +70,33 @@ def command(
         output.json(plans) if json else output.view(listing_view(plans))
         raise typer.Exit(Exit.OK)
     progress = Progress(sum(len(one.runnable) for one in plans))
-    results = [summary(one, progress.watch(one, run_plan(one, timeout))) for one in plans]
+    with ended_by_signals():
+        results = [summary(one, progress.watch(one, run_plan(one, timeout))) for one in plans]
     progress.close()
     found = report(results)
-    if junit:
-        from attnctl.junit import write_junit
+    if json:
+        output.json(found)
+    elif not to_stdout:
+        output.view(smoke_view(found))
+    if junit is not None:  # after the answer, which a folder that is not there must not cost
+        from attnctl.junit import junit_file
 
-        write_junit(junit, found)
-    output.json(found) if json else output.view(smoke_view(found))
+        output.save(junit_file(found), junit)
     raise typer.Exit(found.exit_code)
+
+
+def _check(named: bool, timeout: float, both_to_stdout: bool) -> None:
+    """InputError where the options do not make a run."""
+    from attnctl.exits import InputError
+
+    if not named:
+        raise InputError("smoke: name a --backend, or say --all for every one with kernels")
+    if not 0 < timeout <= LONGEST_CASE_S:  # not-a-number is refused too
+        raise InputError(
+            f"--timeout {timeout:g}: must be more than 0 and at most {LONGEST_CASE_S:g} seconds"
+        )
+    if both_to_stdout:
+        raise InputError("--junit and --json would both fill standard output: name a file")
 
 
 def _machine() -> Machine:
@@ -90,7 +112,7 @@ def _backends(names: list[str] | None, registry: Registry) -> tuple[Backend, ...
     runnable = runnable_backends(registry)
     if not names:
         return runnable
-    wanted = {backend_name(name, registry) for name in names}
+    wanted = {backend_name(name, registry, "--backend") for name in names}
     _refuse_planned(wanted - {one.name for one in runnable})
     return tuple(one for one in runnable if one.name in wanted)
 

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
 
-SIZE_LIMIT = 16 * 2**20
 CONFIG = "config.json"
 SIDECAR = "hf_quant_config.json"
 SIDECAR_KEY = "_sidecar_hf_quant_config.json"
@@ -42,7 +42,9 @@ def load(source: Source, stdin: BinaryIO | None = None) -> Document:
         sidecar = data.pop(SIDECAR_KEY, None)
         return Document(CONFIG, "", data, sidecar if isinstance(sidecar, dict) else None)
     if source == "-":
-        return _of_bytes((stdin or sys.stdin.buffer).read(SIZE_LIMIT + 1), "standard input", "-")
+        return _of_bytes(_piped(stdin), "standard input", "-")
+    if source == "":
+        raise InputError("the path of the model is empty; name a config.json or its directory")
     path = Path(source)
     file = path / CONFIG if _is(path.is_dir) else path
     document = _of_bytes(_bytes_of(file, path), str(file), str(path))
@@ -63,9 +65,8 @@ def _is(question: Callable[[], bool]) -> bool:
 
 def _bytes_of(file: Path, asked: Path) -> bytes:
     try:
-        with file.open("rb") as stream:
-            return stream.read(SIZE_LIMIT + 1)
-    except FileNotFoundError:
+        return read_bytes(file, CONFIG)
+    except MissingFileError:
         if asked != file:
             raise InputError(
                 f"{asked} has no {CONFIG}; name a file, or a directory that holds one"
@@ -73,9 +74,17 @@ def _bytes_of(file: Path, asked: Path) -> bytes:
         raise InputError(
             f"{file} does not exist; name a config.json, a directory that holds one, or -"
         ) from None
+
+
+def _piped(stdin: BinaryIO | None) -> bytes:
+    # Python sets no sys.stdin where the file descriptor was closed before it started
+    stream = stdin or getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        raise InputError("standard input is closed; pipe a config.json into it, or name a file")
+    try:
+        return stream.read(SIZE_LIMIT + 1)
     except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
-        raise InputError(f"{file} cannot be read: {reason}") from None
+        raise InputError(f"standard input cannot be read: {reason(problem)}") from None
 
 
 def _of_bytes(raw: bytes, file: str, path: str) -> Document:

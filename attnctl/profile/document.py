@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.files import read_bytes
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
 
@@ -118,11 +119,7 @@ class _Envelope(msgspec.Struct, kw_only=True):
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:
     """The profile in a file. InputError where it does not read as a whole."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123  (pathlib costs start-up here)
-            return parse(file.read(), str(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the profile: {error.strerror}") from error
+    return parse(read_bytes(path, "profile"), str(path))
 
 
 def parse(data: bytes, where: str) -> Profile:

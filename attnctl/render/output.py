@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from stat import S_ISCHR
 from typing import TYPE_CHECKING, Any, TextIO
+
+from attnctl.exits import InputError
 
 if TYPE_CHECKING:
     from attnctl.render.view import View
@@ -21,16 +24,16 @@ class Output:
         width: int | None = None,
         colour: bool | None = None,
     ) -> None:
-        self.stream = sys.stdout if stream is None else stream
+        self.stream = _standard_output() if stream is None else stream
         self.terminal = _is_terminal(self.stream) if terminal is None else terminal
         self._width = width
         self.colour = _wants_colour() if colour is None else colour
 
     def json(self, value: Any) -> None:
         """The value as indented JSON."""
-        import msgspec
+        from attnctl.files import as_json
 
-        self.text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+        self.text(as_json(value).decode())
 
     def view(self, view: View) -> None:
         """The view, drawn as this stream can show it."""
@@ -44,13 +47,37 @@ class Output:
             self.text(plain(view))
 
     def text(self, text: str) -> None:
-        """Writes all of it; a reader who has left is not an error."""
+        """Writes all of it; a reader who has left is not an error, and a full disk is one."""
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         try:
             self.stream.write(text.encode(encoding, "replace").decode(encoding))
             self.stream.flush()
         except BrokenPipeError:
             _close_quietly(self.stream)
+        except (OSError, ValueError) as error:
+            _close_quietly(self.stream)
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"standard output cannot be written: {why}") from error
+
+    def save(self, data: bytes, path: str) -> None:
+        """Writes a file whole, or to this stream where that is what the path means."""
+        if self.is_at(path):
+            self.text(data.decode())
+        else:
+            from attnctl.files import write_whole
+
+            write_whole(path, data)
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path means this stream: "-", a name of it, or the file that it leads to."""
+        if path in ("-", "/dev/stdout", "/dev/fd/1"):
+            return True
+        try:
+            here, there = os.fstat(self.stream.fileno()), os.stat(path)  # noqa: PTH116
+        except (OSError, ValueError):
+            return False
+        # a device that keeps nothing, or shows all, may well be both
+        return os.path.samestat(here, there) and not S_ISCHR(here.st_mode)
 
     @property
     def width(self) -> int:
@@ -59,6 +86,29 @@ class Output:
         from shutil import get_terminal_size
 
         return max(40, get_terminal_size().columns)
+
+
+def remark(text: str) -> None:
+    """One line on standard error."""
+    to_stderr(f"attnctl: {' '.join(text.split())}\n")
+
+
+def to_stderr(text: str) -> None:
+    """Writes to standard error; where that is closed or full there is nobody to tell."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        _close_quietly(sys.stderr)
+
+
+def _standard_output() -> TextIO:
+    # Python sets no sys.stdout where the file descriptor was closed before it started
+    if sys.stdout is None:
+        raise InputError("standard output is closed, so that no answer can be written")
+    return sys.stdout
 
 
 def _is_terminal(stream: TextIO) -> bool:

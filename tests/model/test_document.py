@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.files import SIZE_LIMIT
 from attnctl.model import read_model
-from attnctl.model.document import SIZE_LIMIT
 from tests.model.configs import decoder
 
 TEXT = json.dumps(decoder())
