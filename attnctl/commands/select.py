@@ -21,6 +21,7 @@ Examples:
   attnctl select --model config.json --machine all
   attnctl select --model config.json --backend mla=FLASHMLA
   attnctl select --model config.json --machine a100 --engine vllm
+  attnctl select -m c.json --machine mi300x --engine-env VLLM_ROCM_USE_AITER=1
   attnctl select --model config.json --explain FLASHINFER --what-if
   curl -s URL | attnctl select --model - --json
 
@@ -46,7 +47,8 @@ def command(
         typer.Option(
             "--assume-installed",
             metavar="all|none|usual|LIST",
-            help="Packages that count as installed. Default: those found; usual if bundled.",
+            help="Packages that count as installed. A LIST adds to what was found, its versions "
+            "first, and is all that a bundled machine has. Default: those found; usual if bundled.",
         ),
     ] = None,
     dtype: Annotated[
@@ -97,16 +99,27 @@ def command(
         str | None,
         typer.Option("--engine-version", metavar="X.Y", help="Default: the newest table."),
     ] = None,
+    engine_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine-env",
+            metavar="NAME=VALUE",
+            help="A variable of the engine's environment, as VLLM_ROCM_USE_AITER=1. Repeatable.",
+        ),
+    ] = None,
     vllm_args: Annotated[
         bool, typer.Option("--vllm-args", help="Only the flags that pin vLLM's picks.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
-    from attnctl.answer import answers
+    from attnctl.answer import answers, with_device
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
 
+    version = _engine(
+        "vllm" if (vllm_args or engine_env) and not engine else engine, engine_version
+    )
     registry = load()
     options = read_options(
         registry,
@@ -117,10 +130,14 @@ def command(
         max_model_len=max_model_len,
         backend=backend or (),
         allow_fallback=allow_fallback,
+        engine_backends=_engine_backends(version),
     )
     explained = backend_name(explain, registry) if explain else None
     specs = [read_model(path) for path in model]
-    machines = [found for name in machine or (None,) for found in _machines(name)]
+    named = [found for name in machine or (None,) for found in _machines(name)]
+    machines, left_out = with_device(named, device)
+    shown = [word for word, given in (("--explain", explain), ("--what-if", what_if)) if given]
+    _check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
     reports = tuple(
         answers(
             specs,
@@ -131,12 +148,13 @@ def command(
             what_if=what_if,
             device=device,
             profile=_profile(profile) if profile else None,
-            engine=_engine("vllm" if vllm_args and not engine else engine, engine_version),
+            engine=version,
+            environment=_environment(engine_env, live=not machine) if version else {},
         )
     )
     if vllm_args:
-        raise typer.Exit(_show_arguments(reports, ctx.obj.output))
-    raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
+        raise typer.Exit(_show_arguments(reports, ctx.obj.output, left_out))
+    raise typer.Exit(_show(reports, ctx.obj.output, explained, json, len(specs), left_out))
 
 
 def _engine(name: str | None, version: str | None) -> str | None:
@@ -147,17 +165,51 @@ def _engine(name: str | None, version: str | None) -> str | None:
     return check_engine(name or "vllm", version)
 
 
-def _show_arguments(reports: "tuple[SelectReport, ...]", output: "Output") -> int:
+def _engine_backends(version: str | None) -> tuple[str, ...]:
+    if version is None:
+        return ()
+    from attnctl.engines.report import engine_backends
+
+    return engine_backends(version)
+
+
+def _environment(words: list[str] | None, live: bool) -> dict[str, str]:
+    """What was said; on this machine also what this process would hand on to the engine."""
+    from os import environ
+
+    from attnctl.engines.vllm.environment import read_environment
+
+    return read_environment(words or (), environ if live else {})
+
+
+def _check_shown(asked: list[str], many: bool, vllm_args: bool, json: bool) -> None:
+    """Refuse what the chosen form of the answer would leave out."""
+    from attnctl.exits import InputError
+
+    if vllm_args and json:
+        raise InputError("--vllm-args: prints flags, not JSON: leave out one of it and --json")
+    if asked and vllm_args:
+        raise InputError(f"{asked[0]}: --vllm-args prints flags only: leave out one of the two")
+    if asked and many and not json:
+        where = "one model on one machine: give one of each, or --json"
+        raise InputError(f"{asked[0]}: is shown for {where}")
+
+
+def _show_arguments(
+    reports: "tuple[SelectReport, ...]", output: "Output", left_out: tuple[str, ...]
+) -> int:
     """One line per answer; what no flag can say goes to standard error."""
     for report in reports:
         if report.engine is not None:
             output.text(" ".join(report.engine.arguments) + "\n")
-            for group in (*report.engine.groups,):
-                if group.error:
-                    typer.echo(f"attnctl: {group.error}", err=True)
-            for note in report.engine.notes:
-                typer.echo(f"attnctl: {note}", err=True)
-    return max(report.exit_code for report in reports)
+            for name, value in report.engine.environment.items():
+                typer.echo(f"attnctl: with {name}={value} in its environment", err=True)
+            for said in (*report.engine.errors, *report.unmet, *report.engine.notes):
+                typer.echo(f"attnctl: {said}", err=True)
+    for said in left_out:
+        typer.echo(f"attnctl: {said}", err=True)
+    worst = max(report.exit_code for report in reports)
+    return max(worst, 1) if left_out else worst
 
 
 def _profile(path: str) -> "Profile":
@@ -178,9 +230,14 @@ def _machines(name: str | None) -> "list[Machine]":
 
 
 def _show(
-    reports: "tuple[SelectReport, ...]", output: "Output", explained: str | None, json: bool
+    reports: "tuple[SelectReport, ...]",
+    output: "Output",
+    explained: str | None,
+    json: bool,
+    models: int,
+    left_out: tuple[str, ...],
 ) -> int:
-    if len(reports) == 1:
+    if len(reports) == 1 and not left_out:
         (report,) = reports
         if json:
             output.json(report)
@@ -191,7 +248,7 @@ def _show(
         return report.exit_code
     from attnctl.report import sweep
 
-    many = sweep(reports)
+    many = sweep(reports, models, left_out)
     if json:
         output.json(many)
     else:

@@ -24,6 +24,11 @@ def check_engine(name: str, version: str | None) -> str:
     return table_of(version or NEWEST).version
 
 
+def engine_backends(version: str) -> tuple[str, ...]:
+    """Every backend that a version of the engine knows, whether or not the registry has it."""
+    return tuple(table_of(version).backends)
+
+
 def engine_report(
     version: str,
     spec: ModelSpec,
