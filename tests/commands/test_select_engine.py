@@ -124,6 +124,17 @@ def test_a_variable_of_the_engines_environment_changes_its_pick() -> None:
     assert run(*words, "--engine-env", "AITER=1").code == 2
 
 
+def test_the_variables_of_this_process_count_for_this_machine_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What would be handed on here says nothing about another machine."""
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    here = run("select", "--model", LLAMA, "--engine", "vllm", "--json").json
+    there = run("select", "--model", LLAMA, "--machine", "b200", "--engine", "vllm", "--json").json
+    assert here["engine"]["environment"] == {"VLLM_BATCH_INVARIANT": "1"}
+    assert there["engine"]["environment"] == {}
+
+
 def test_a_backend_of_the_engine_alone_can_be_forced() -> None:
     """CUTLASS_MLA is in vLLM's table and not in the registry; without the engine it is unknown."""
     words = ("select", "--model", DENSE, "--machine", "b200", "--backend", "CUTLASS_MLA")
