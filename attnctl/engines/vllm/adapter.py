@@ -222,4 +222,5 @@ def _with_aiter(
     other = _choice(table, switched, group, layer)
     if other.pick in (None, choice.pick) or _prefill_error(other, layer):
         return ""
-    return f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick} (--engine-env sets it; vLLM's default is off)"
+    change = f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick}"
+    return f"{change} (--engine-env sets it; vLLM's default is off)"
