@@ -116,10 +116,12 @@ def command(
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
+    from attnctl.shown import check_shown
 
     version = _engine(
         "vllm" if (vllm_args or engine_env) and not engine else engine, engine_version
     )
+    backends, environment = _engine_asked(version, engine_env, live=not machine)
     registry = load()
     options = read_options(
         registry,
@@ -130,14 +132,14 @@ def command(
         max_model_len=max_model_len,
         backend=backend or (),
         allow_fallback=allow_fallback,
-        engine_backends=_engine_backends(version),
+        engine_backends=backends,
     )
     explained = backend_name(explain, registry) if explain else None
     specs = [read_model(path) for path in model]
     named = [found for name in machine or (None,) for found in _machines(name)]
     machines, left_out = with_device(named, device)
     shown = [word for word, given in (("--explain", explain), ("--what-if", what_if)) if given]
-    _check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
+    check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
     reports = tuple(
         answers(
             specs,
@@ -149,7 +151,7 @@ def command(
             device=device,
             profile=_profile(profile) if profile else None,
             engine=version,
-            environment=_environment(engine_env, live=not machine) if version else {},
+            environment=environment,
         )
     )
     if vllm_args:
@@ -165,34 +167,21 @@ def _engine(name: str | None, version: str | None) -> str | None:
     return check_engine(name or "vllm", version)
 
 
-def _engine_backends(version: str | None) -> tuple[str, ...]:
+def _engine_asked(
+    version: str | None, words: list[str] | None, live: bool
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The engine's own backends, and its environment.
+
+    That is what was said; on this machine also what this process would hand on to the engine.
+    """
     if version is None:
-        return ()
-    from attnctl.engines.report import engine_backends
-
-    return engine_backends(version)
-
-
-def _environment(words: list[str] | None, live: bool) -> dict[str, str]:
-    """What was said; on this machine also what this process would hand on to the engine."""
+        return (), {}
     from os import environ
 
+    from attnctl.engines.report import engine_backends
     from attnctl.engines.vllm.environment import read_environment
 
-    return read_environment(words or (), environ if live else {})
-
-
-def _check_shown(asked: list[str], many: bool, vllm_args: bool, json: bool) -> None:
-    """Refuse what the chosen form of the answer would leave out."""
-    from attnctl.exits import InputError
-
-    if vllm_args and json:
-        raise InputError("--vllm-args: prints flags, not JSON: leave out one of it and --json")
-    if asked and vllm_args:
-        raise InputError(f"{asked[0]}: --vllm-args prints flags only: leave out one of the two")
-    if asked and many and not json:
-        where = "one model on one machine: give one of each, or --json"
-        raise InputError(f"{asked[0]}: is shown for {where}")
+    return engine_backends(version), read_environment(words or (), environ if live else {})
 
 
 def _show_arguments(

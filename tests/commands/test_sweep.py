@@ -10,7 +10,7 @@ import pytest
 
 from attnctl.machine import Machine
 from attnctl.machines import load
-from attnctl.render.sweep import distinct
+from attnctl.render.labels import distinct
 from tests.commands.running import LLAMA, MODELS, Answer, run
 
 GPT_OSS = str(MODELS / "gpt-oss-20b.json")
