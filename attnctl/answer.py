@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnctl.assume import Assumption, assume
@@ -12,7 +13,7 @@ from attnctl.layer import Options
 from attnctl.machine import Machine
 from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
-from attnctl.options import scoped
+from attnctl.options import scoped, unheard
 from attnctl.registry import Registry
 from attnctl.report import SelectReport, report
 from attnctl.select import select_model
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from attnctl.profile.match import Match
 
 
+NOTHING_SET: Mapping[str, str] = MappingProxyType({})
+
+
 def answer(
     spec: ModelSpec,
     assumption: Assumption,
@@ -35,15 +39,17 @@ def answer(
     device: int = 0,
     profile: Profile | None = None,
     engine: str | None = None,
+    environment: Mapping[str, str] = NOTHING_SET,
     memo: Memo | None = None,
 ) -> SelectReport:
     """The answer for one model on one machine; InputError where it has no such device.
 
     engine: the version of the engine's table whose answer is wanted beside the registry's.
+    environment: the variables of the engine's process.
     """
     machine = assumption.machine
     _check_device(machine, device)
-    options = scoped(options, spec, registry)
+    asked, options = options, scoped(options, spec, registry)
     fit = _match(profile, machine, device)
     timed = fit.profile if fit and fit.usable else None
     decisions = select_model(
@@ -69,8 +75,9 @@ def answer(
         costs=costs,
         what_if=changes,
         profile=fit,
-        engine=_engine(engine, spec, machine, options, decisions),
+        engine=_engine(engine, spec, machine, options, decisions, environment),
         device=device,
+        unmet=unheard(asked, options, spec),
     )
 
 
@@ -85,6 +92,7 @@ def answers(
     device: int = 0,
     profile: Profile | None = None,
     engine: str | None = None,
+    environment: Mapping[str, str] = NOTHING_SET,
 ) -> Iterator[SelectReport]:
     """Every model on every machine, machine by machine; no rule is asked twice about one thing."""
     memo = Memo()
@@ -101,6 +109,7 @@ def answers(
                 device=device,
                 profile=profile,
                 engine=engine,
+                environment=environment,
                 memo=memo,
             )
 
@@ -120,20 +129,43 @@ def _engine(
     machine: Machine,
     options: Options,
     decisions: Sequence[Decision],
+    environment: Mapping[str, str],
 ) -> EngineReport | None:
     if version is None:
         return None
     # the rules of an engine are loaded when somebody asks for them
     from attnctl.engines.report import engine_report
 
-    return engine_report(version, spec, machine, options, decisions)
+    return engine_report(version, spec, machine, options, decisions, environment)
+
+
+def with_device(
+    machines: Sequence[Machine], device: int
+) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
+    """The machines that have such a device, and sentences that name the others.
+
+    InputError where none has it.
+    """
+    kept = tuple(machine for machine in machines if not _lacks(machine, device))
+    if machines and not kept:
+        _check_device(machines[0], device)
+    lacking: dict[str, list[str]] = {}
+    for machine in machines:
+        lacking.setdefault(_lacks(machine, device), []).append(machine.name)
+    lacking.pop("", None)
+    sentences = (f"--device {device}: {', '.join(names)}: {w}" for w, names in lacking.items())
+    return kept, tuple(sentences)
+
+
+def _lacks(machine: Machine, device: int) -> str:
+    """Why a machine has no such device, "" where it has."""
+    count = max(1, len(machine.gpus))
+    if 0 <= device < count:
+        return ""
+    return f"has devices 0 to {count - 1}" if count > 1 else "has only device 0"
 
 
 def _check_device(machine: Machine, device: int) -> None:
-    count = max(1, len(machine.gpus))
-    if not 0 <= device < count:
-        raise InputError(
-            f"--device {device}: {machine.name} has devices 0 to {count - 1}"
-            if count > 1
-            else f"--device {device}: {machine.name} has only device 0"
-        )
+    lacks = _lacks(machine, device)
+    if lacks:
+        raise InputError(f"--device {device}: {machine.name} {lacks}")

@@ -32,7 +32,8 @@ def assume(machine: Machine, choice: str | None, registry: Registry) -> Assumpti
 
     choice: "all" (every package that a rule of the registry asks about), "none", "usual" (those of
     the vendor's usual image), a comma list of names or name==version, or None: usual for a bundled
-    machine, what was found for any other.
+    machine, what was found for any other. A list is all that a bundled machine has; elsewhere it
+    adds to what was found, and a version in it goes before the version that was found.
     """
     if choice is None:
         choice = "usual" if machine.origin == "bundled" else ""
@@ -51,7 +52,27 @@ def assume(machine: Machine, choice: str | None, registry: Registry) -> Assumpti
     if machine.origin == "bundled":
         absent = [name for name in registry.packages() if name not in listed]
         machine = _with_absent(machine, absent, because, {})
-    return _with_assumed(machine, listed, because)
+    return _with_listed(machine, listed, because)
+
+
+def _with_listed(machine: Machine, listed: Mapping[str, str], because: str) -> Assumption:
+    """The machine with a list of packages: each counts as there, in the version that was said."""
+    replaced = {
+        name: machine.packages[name].version or "of no known version"
+        for name, version in listed.items()
+        if version and _is_there(machine, name) and machine.packages[name].version != version
+    }
+    kept = {name: one for name, one in machine.packages.items() if name not in replaced}
+    bare = msgspec.structs.replace(machine, packages=kept)
+    if replaced:
+        found = ", ".join(f"{name} {version}" for name, version in replaced.items())
+        because = f"{because}, in place of {found}"
+    return Assumption(_with_assumed(bare, listed, because).machine, tuple(sorted(listed)), because)
+
+
+def _is_there(machine: Machine, name: str) -> bool:
+    found = machine.packages.get(name)
+    return found is not None and found.status == "ok" and found.usable is not False
 
 
 def _usual(machine: Machine, registry: Registry) -> Assumption:
@@ -91,8 +112,7 @@ def _with_assumed(machine: Machine, versions: Mapping[str, str], because: str) -
     packages = dict(machine.packages)
     assumed = []
     for name, version in versions.items():
-        found = packages.get(name)
-        if found and found.status == "ok" and found.usable is not False:
+        if _is_there(machine, name):
             continue
         source = f"assumed: {because}"
         packages[name] = Package(status="assumed", source=source, version=version or None)

@@ -38,11 +38,17 @@ _GPU_FIELDS: Mapping[str, float] = MappingProxyType(
 )
 _CPU_FIELDS = ("arch", "vendor", "microarchitecture", "isa_level", "sve_bits")
 
-_EXPLANATIONS = frozenset({"schema", "origin", "sources", "facts", "findings", "source", "reason"})
-_NAMES = frozenset({"name", "model", "uuid", "pci_bus_id"})
-_MOVING = frozenset({"free_bytes", "memory_available_bytes", "memory_total_bytes"})
-_UNUSED = frozenset({"os", "nvlink_count", "caches", "sockets", "cores", "threads", "numa_nodes"})
-_NOT_SELECTED_ON = _EXPLANATIONS | _NAMES | _MOVING | _UNUSED
+# what rules, orders and a profile's key read; all else (names, timings, counters) moves by itself
+_DRIVEN = ("status", "driver", "runtime", "gpus")
+_PACKAGED = ("status", "version", "build", "usable")
+_ON_CHIP = (
+    *("visible", "logical_index", "arch", "capability", "features", "pci_id", "unit_count"),
+    *("eu_count", "warp_size", "shared_memory_bytes", "bandwidth_gbps"),
+    *("mig", "fp64", "fp16"),
+)
+_LABELS = frozenset({"name"})
+_MEASURED = ("kind", "total_bytes")
+_PROCESSOR = (*_CPU_FIELDS, "isa", "isa_unusable", "usable")
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -66,17 +72,47 @@ def static_differences(old: Machine, new: Machine) -> tuple[Difference, ...]:
 
 
 def differences(old: Machine, new: Machine) -> tuple[Difference, ...]:
-    """What differs among all facts that a selection depends on: hardware, drivers, masks, packages.
+    """What differs among the facts that a selection reads: hardware, drivers, masks, packages.
 
-    Exact, and a fact that only one side knows counts. Names, sources and counters do not.
+    Exact, and a fact that only one side knows counts. Names, sources and whatever moves from one
+    probe to the next do not. A bundled machine has the packages of its usual image.
     """
     return tuple(_walk("", _selected_on(old), _selected_on(new)))
 
 
-def _selected_on(machine: Machine) -> Any:
-    """The machine as decoded JSON, an absent package left out: not listed means the same."""
-    packages = {n: p for n, p in machine.packages.items() if p.status != "absent"}
-    return msgspec.to_builtins(msgspec.structs.replace(machine, packages=packages))
+def _selected_on(machine: Machine) -> dict[str, Any]:
+    """The facts that a selection reads, as decoded JSON."""
+    facts = msgspec.to_builtins(machine)
+    vendors = {name: _only(facts[name], _DRIVEN) for name in VENDORS}
+    for vendor in vendors.values():
+        vendor["gpus"] = [_gpu_read(gpu) for gpu in vendor["gpus"]]
+    return {
+        **vendors,
+        "cpu": _only(facts["cpu"], _PROCESSOR),
+        "packages": {n: _only(one, _PACKAGED) for n, one in _packages(machine).items()},
+    }
+
+
+def _gpu_read(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    memory = _only(gpu["memory"], _MEASURED)
+    # a label, for a card that only one side has
+    return {"name": gpu["name"], **_only(gpu, _ON_CHIP), "memory": memory}
+
+
+def _packages(machine: Machine) -> dict[str, Any]:
+    """Each package that counts as there, or that could not be asked about."""
+    usual = machine.usual_packages if machine.origin == "bundled" else {}
+    found = {name: {"status": "ok", "version": usual[name] or None} for name in usual}
+    for name, package in machine.packages.items():
+        # an absent package is one that is not listed, and one assumed counts as there
+        if package.status != "absent":
+            there = "ok" if package.status == "assumed" else package.status
+            found[name] = msgspec.to_builtins(package) | {"status": there}
+    return found
+
+
+def _only(facts: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: facts[name] for name in names if name in facts}
 
 
 def _vendor(name: str, old: Vendor, new: Vendor) -> Iterator[Difference]:
@@ -127,7 +163,7 @@ def _walk(path: str, old: Any, new: Any) -> Iterator[Difference]:
     """Differences of two decoded JSON values; a list of words differs word by word."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            if key not in _NOT_SELECTED_ON:
+            if key not in _LABELS:
                 yield from _walk(f"{path}.{key}".lstrip("."), old.get(key), new.get(key))
     elif _is_list(old) and _is_list(new):
         yield from _walk_lists(path, old, new)

@@ -26,6 +26,8 @@ DTYPES = {
 }
 _SHORT_KV_DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
 KINDS = (*OPS, "recurrent_other")
+# what engines select a backend for; the kind of a state fixes its own
+SELECTED_OPS = ("paged", "diffkv", "mla", "mla_sparse")
 
 
 def read_options(
@@ -38,10 +40,12 @@ def read_options(
     max_model_len: int | None = None,
     backend: Iterable[str] = (),
     allow_fallback: bool = False,
+    engine_backends: Collection[str] = (),
 ) -> Options:
     """The options in their canonical spelling; InputError names the option that makes no sense.
 
     backend: "NAME" for every kind of layer that the backend computes, or "KIND=NAME".
+    engine_backends: names that the engine asked about has beside the registry's.
     """
     return Options(
         dtype=None if dtype is None else _dtype(dtype),
@@ -49,7 +53,7 @@ def read_options(
         block_size=_positive("--block-size", block_size),
         tp=_positive("--tp", tp) or 1,
         max_model_len=_positive("--max-model-len", max_model_len),
-        backend=_demands(backend, registry),
+        backend=_demands(backend, registry, engine_backends),
         allow_fallback=allow_fallback,
     )
 
@@ -58,28 +62,49 @@ def scoped(options: Options, spec: ModelSpec, registry: Registry) -> Options:
     """The options with a demand for every kind narrowed to the kinds that the backend computes.
 
     A backend that computes none of the model's layers stays demanded of all of them: that is a
-    demand unmet, never one forgotten.
+    demand unmet, never one forgotten. A backend that is an engine's alone is demanded of attention
+    layers: no engine selects what keeps its states.
     """
     named = dict(options.backend)
-    everywhere = registry.get(named.get("*", ""))
-    if everywhere is None:
+    if "*" not in named:
         return options
+    everywhere = registry.get(named["*"])
+    computed = SELECTED_OPS if everywhere is None else everywhere.ops
     ops = {group.kind: layer_of(spec, group, options).op for group in spec.groups}
-    served: dict[str, str] = {
-        kind: everywhere.name for kind, op in ops.items() if op in everywhere.ops
-    }
+    served: dict[str, str] = {kind: named["*"] for kind, op in ops.items() if op in computed}
     if not served:
         return options
     del named["*"]
     return msgspec.structs.replace(options, backend=tuple({**served, **named}.items()))
 
 
-def backend_name(word: str, registry: Registry, option: str = "") -> str:
+def unheard(asked: Options, taken: Options, spec: ModelSpec) -> tuple[str, ...]:
+    """One sentence for each demand that no layer of the model carries.
+
+    asked: the options as they were given; taken: as `scoped` narrowed them to the model.
+    """
+    kinds = dict.fromkeys(group.kind for group in spec.groups if group.kind != "none")
+    own = {kind for kind, _ in asked.backend if kind != "*"}
+    sentences = []
+    for kind, name in asked.backend:
+        if kind != "*" and kind not in kinds:
+            what = f"the model has no {kind} layers, only {', '.join(kinds) or 'none at all'}"
+            sentences.append(f"--backend {kind}={name}: {what}")
+        elif kind == "*" and not any(taken.requested(k) == name for k in kinds):
+            left = "is left to it" if own & {*kinds} else "is there to be served"
+            sentences.append(f"--backend {name}: no layer of the model {left}")
+    return tuple(sentences)
+
+
+def backend_name(
+    word: str, registry: Registry, option: str = "", others: Collection[str] = ()
+) -> str:
     """The registry's spelling of a backend's name; InputError with the nearest one otherwise.
 
-    option: where the word stands, for the message: "--backend".
+    option: where the word stands, for the message: "--backend". others: names beside the
+    registry's that are taken as well.
     """
-    known = {backend.name: backend.name for backend in registry.backends}
+    known = {name: name for name in (*(one.name for one in registry.backends), *others)}
     said = f"{option} {word}".strip()
     name = word.strip().upper().replace("-", "_")
     if name in known:
@@ -91,7 +116,9 @@ def backend_name(word: str, registry: Registry, option: str = "") -> str:
     raise InputError(f"{said}: no backend of that name.{hint}")
 
 
-def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str], ...]:
+def _demands(
+    words: Iterable[str], registry: Registry, others: Collection[str]
+) -> tuple[tuple[str, str], ...]:
     demands: dict[str, str] = {}
     for word in words:
         kind, equals, name = word.rpartition("=")
@@ -99,7 +126,7 @@ def _demands(words: Iterable[str], registry: Registry) -> tuple[tuple[str, str],
         if kind in demands:
             where = "every kind of layer" if kind == "*" else f"{kind} layers"
             raise InputError(f"--backend: two backends are demanded for {where}; give one")
-        demands[kind] = backend_name(name, registry, "--backend")
+        demands[kind] = backend_name(name, registry, "--backend", others)
     return tuple(demands.items())
 
 

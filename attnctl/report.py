@@ -80,6 +80,11 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer for one model on one machine.
+
+    unmet: demands that no layer of the model carries, one sentence each.
+    """
+
     schema: str = SCHEMA
     machine: MachineBrief
     model: ModelBrief
@@ -88,15 +93,22 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     assumed_because: str
     profile: ProfileBrief | None = None
     engine: EngineReport | None = None
+    unmet: tuple[str, ...] = ()
     groups: tuple[GroupReport, ...]
     exit_code: int
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
-    """Models by machines: one report for each pair."""
+    """Models by machines: one report for each pair, machine by machine.
+
+    models: how many reports belong to each machine. left_out: sentences that name
+    machines that could not be asked; they make the answer no.
+    """
 
     schema: str = SWEEP_SCHEMA
+    models: int
     reports: tuple[SelectReport, ...]
+    left_out: tuple[str, ...] = ()
     exit_code: int
 
 
@@ -111,8 +123,12 @@ def report(
     profile: Match | None = None,
     engine: EngineReport | None = None,
     device: int = 0,
+    unmet: tuple[str, ...] = (),
 ) -> SelectReport:
-    """The whole answer; costs and what_if hold one entry per decision, or are None."""
+    """The whole answer; costs and what_if hold one entry per decision, or are None.
+
+    unmet: demands that no layer carries; they make the answer no unless a fallback is allowed.
+    """
     unasked: Sequence[None] = [None] * len(decisions)
     groups = tuple(
         _group(decision, cost, flips)
@@ -128,8 +144,9 @@ def report(
         assumed_because=assumption.because,
         profile=brief_profile(profile) if profile else None,
         engine=engine,
+        unmet=unmet,
         groups=groups,
-        exit_code=_exit_code(groups, engine),
+        exit_code=Exit.NO if unmet and not options.allow_fallback else _exit_code(groups, engine),
     )
 
 
@@ -140,10 +157,24 @@ def _exit_code(groups: Sequence[GroupReport], engine: EngineReport | None) -> Ex
     return Exit.OK if all(group.answered for group in groups) else Exit.NO
 
 
-def sweep(reports: Iterable[SelectReport]) -> Sweep:
-    """Several reports as one document; the answer is no as soon as one of them is."""
+def sweep(
+    reports: Iterable[SelectReport],
+    models: int = 1,
+    left_out: tuple[str, ...] = (),
+) -> Sweep:
+    """Several reports as one document; the answer is no as soon as one of them is.
+
+    models: how many reports, one after the other, belong to each machine. left_out:
+    sentences that name machines that could not be asked.
+    """
     kept = tuple(reports)
-    return Sweep(reports=kept, exit_code=max((one.exit_code for one in kept), default=Exit.OK))
+    worst = max((one.exit_code for one in kept), default=Exit.OK)
+    return Sweep(
+        models=models,
+        reports=kept,
+        left_out=left_out,
+        exit_code=max(worst, Exit.NO) if left_out else worst,
+    )
 
 
 def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None) -> GroupReport:

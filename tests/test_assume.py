@@ -90,3 +90,29 @@ def test_usual_needs_a_usual_image() -> None:
     """A probed machine has none, and says so."""
     with pytest.raises(InputError, match="names no usual packages"):
         assume(probed(), "usual", REGISTRY)
+
+
+def test_a_listed_version_goes_before_the_one_found() -> None:
+    """The user's word counts, and the report says what it replaced."""
+    torch = Package(status="ok", source="probe", version="2.13.0", build={"cuda": "13.0"})
+    found = assume(probed(torch=torch), "torch==9.9", REGISTRY)
+    there = found.machine.packages["torch"]
+    assert (there.status, there.version, there.build) == ("assumed", "9.9", {})
+    assert found.packages == ("torch",)
+    assert found.because == "--assume-installed torch==9.9, in place of torch 2.13.0"
+
+
+@pytest.mark.parametrize("word", ["torch", "torch==2.13.0"])
+def test_a_listed_package_that_was_found_is_kept_and_named(word: str) -> None:
+    """What was found agrees with the list, so its build stays; it counts among the assumed."""
+    torch = Package(status="ok", source="probe", version="2.13.0", build={"cuda": "13.0"})
+    found = assume(probed(torch=torch), word, REGISTRY)
+    assert found.machine.packages["torch"] == torch
+    assert (found.packages, found.because) == (("torch",), f"--assume-installed {word}")
+
+
+def test_a_listed_version_replaces_that_of_the_usual_image() -> None:
+    """On a bundled machine too, the version is the one that was said."""
+    found = assume(BUNDLED, "torch==9.9", REGISTRY)
+    assert found.machine.packages["torch"].version == "9.9"
+    assert found.packages == ("torch",)

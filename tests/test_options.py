@@ -7,7 +7,7 @@ import pytest
 from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.model.spec import ModelSpec
-from attnctl.options import backend_name, read_options, scoped
+from attnctl.options import backend_name, read_options, scoped, unheard
 from attnctl.registry import Broken, Registry, load
 from tests.layer_factory import group
 
@@ -78,3 +78,34 @@ def test_a_demand_for_a_kind_goes_before_one_for_all() -> None:
 def test_nothing_said_is_the_default() -> None:
     """No option gives Options()."""
     assert read_options(REGISTRY) == Options()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentences"),
+    [
+        (["mla=FLASHMLA"], ["--backend mla=FLASHMLA: the model has no mla layers, only full"]),
+        (["full=FLASH_ATTN", "FLASHMLA"], ["--backend FLASHMLA: no layer of the model is left"]),
+        (["full=FLASHMLA"], []),
+        (["FLASHMLA"], []),
+        (["full=FLASH_ATTN", "FLASH_ATTN"], []),
+        (["full=FLASH_ATTN", "gdn=GDN_ATTN"], ["--backend gdn=GDN_ATTN: the model has no gdn"]),
+    ],
+)
+def test_a_demand_that_no_layer_carries_is_said(words: list[str], sentences: list[str]) -> None:
+    """Each demand reaches a layer, or a sentence says that it does not."""
+    spec = ModelSpec(model_type="x", groups=(group("full"), group("none", layers=(2,))))
+    asked = read_options(REGISTRY, backend=words)
+    found = unheard(asked, scoped(asked, spec, REGISTRY), spec)
+    assert len(found) == len(sentences)
+    assert all(one.startswith(start) for one, start in zip(found, sentences, strict=True))
+
+
+def test_names_of_an_engine_are_taken_where_it_is_asked() -> None:
+    """CUTLASS_MLA is vLLM's alone: known to its table, unknown without; states are not its."""
+    options = read_options(REGISTRY, backend=["cutlass-mla"], engine_backends=["CUTLASS_MLA"])
+    spec = ModelSpec(model_type="x", groups=(group("full"), group("mamba2", layers=(2,))))
+    narrowed = scoped(options, spec, REGISTRY)
+    assert narrowed.requested("full") == "CUTLASS_MLA"
+    assert narrowed.requested("mamba2") is None
+    with pytest.raises(InputError, match="cutlass-mla"):
+        read_options(REGISTRY, backend=["cutlass-mla"])

@@ -31,6 +31,8 @@ def command(
     from attnctl.registry import load
     from attnctl.support import support_of
 
+    if json and markdown:
+        raise typer.BadParameter("--json and --markdown are two forms of one answer: give one")
     registry = load()
     table = matrix(registry) if backend is None else support_of(backend, registry)
     output = ctx.obj.output

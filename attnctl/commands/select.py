@@ -21,6 +21,7 @@ Examples:
   attnctl select --model config.json --machine all
   attnctl select --model config.json --backend mla=FLASHMLA
   attnctl select --model config.json --machine a100 --engine vllm
+  attnctl select -m c.json --machine mi300x --engine-env VLLM_ROCM_USE_AITER=1
   attnctl select --model config.json --explain FLASHINFER --what-if
   curl -s URL | attnctl select --model - --json
 
@@ -46,7 +47,8 @@ def command(
         typer.Option(
             "--assume-installed",
             metavar="all|none|usual|LIST",
-            help="Packages that count as installed. Default: those found; usual if bundled.",
+            help="Packages that count as installed. A LIST adds to what was found, its versions "
+            "first, and is all that a bundled machine has. Default: those found; usual if bundled.",
         ),
     ] = None,
     dtype: Annotated[
@@ -97,17 +99,30 @@ def command(
         str | None,
         typer.Option("--engine-version", metavar="X.Y", help="Default: the newest table."),
     ] = None,
+    engine_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine-env",
+            metavar="NAME=VALUE",
+            help="A variable of the engine's environment, as VLLM_ROCM_USE_AITER=1. Repeatable.",
+        ),
+    ] = None,
     vllm_args: Annotated[
         bool, typer.Option("--vllm-args", help="Only the flags that pin vLLM's picks.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
-    from attnctl.answer import answers
+    from attnctl.answer import answers, with_device
     from attnctl.exits import InputError
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
+    from attnctl.shown import check_shown
 
+    version = _engine(
+        "vllm" if (vllm_args or engine_env) and not engine else engine, engine_version
+    )
+    backends, environment = _engine_asked(version, engine_env, live=not machine)
     registry = load()
     options = read_options(
         registry,
@@ -118,12 +133,16 @@ def command(
         max_model_len=max_model_len,
         backend=backend or (),
         allow_fallback=allow_fallback,
+        engine_backends=backends,
     )
     explained = None if explain is None else backend_name(explain, registry, "--explain")
     if model.count("-") > 1:
         raise InputError("--model -: standard input can be read once; name files for the others")
     specs = [read_model(path) for path in model]
-    machines = [found for name in machine or (None,) for found in _machines(name)]
+    named = [found for name in machine or (None,) for found in _machines(name)]
+    machines, left_out = with_device(named, device)
+    shown = [word for word, given in (("--explain", explain), ("--what-if", what_if)) if given]
+    check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
     reports = tuple(
         answers(
             specs,
@@ -134,12 +153,13 @@ def command(
             what_if=what_if,
             device=device,
             profile=None if profile is None else _profile(profile),
-            engine=_engine("vllm" if vllm_args and engine is None else engine, engine_version),
+            engine=version,
+            environment=environment,
         )
     )
     if vllm_args:
-        raise typer.Exit(_show_arguments(reports, ctx.obj.output))
-    raise typer.Exit(_show(reports, ctx.obj.output, explained, json))
+        raise typer.Exit(_show_arguments(reports, ctx.obj.output, left_out))
+    raise typer.Exit(_show(reports, ctx.obj.output, explained, json, len(specs), left_out))
 
 
 def _engine(name: str | None, version: str | None) -> str | None:
@@ -150,19 +170,40 @@ def _engine(name: str | None, version: str | None) -> str | None:
     return check_engine("vllm" if name is None else name, version)
 
 
-def _show_arguments(reports: "tuple[SelectReport, ...]", output: "Output") -> int:
+def _engine_asked(
+    version: str | None, words: list[str] | None, live: bool
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The engine's own backends, and its environment.
+
+    That is what was said; on this machine also what this process would hand on to the engine.
+    """
+    if version is None:
+        return (), {}
+    from os import environ
+
+    from attnctl.engines.report import engine_backends
+    from attnctl.engines.vllm.environment import read_environment
+
+    return engine_backends(version), read_environment(words or (), environ if live else {})
+
+
+def _show_arguments(
+    reports: "tuple[SelectReport, ...]", output: "Output", left_out: tuple[str, ...]
+) -> int:
     """One line per answer; what no flag can say goes to standard error."""
     from attnctl.render.output import remark
 
     for report in reports:
         if report.engine is not None:
             output.text(" ".join(report.engine.arguments) + "\n")
-            for group in (*report.engine.groups,):
-                if group.error:
-                    remark(group.error)
-            for note in report.engine.notes:
-                remark(note)
-    return max(report.exit_code for report in reports)
+            for name, value in report.engine.environment.items():
+                remark(f"with {name}={value} in its environment")
+            for said in (*report.engine.errors, *report.unmet, *report.engine.notes):
+                remark(said)
+    for said in left_out:
+        remark(said)
+    worst = max(report.exit_code for report in reports)
+    return max(worst, 1) if left_out else worst
 
 
 def _profile(path: str) -> "Profile":
@@ -183,9 +224,14 @@ def _machines(name: str | None) -> "list[Machine]":
 
 
 def _show(
-    reports: "tuple[SelectReport, ...]", output: "Output", explained: str | None, json: bool
+    reports: "tuple[SelectReport, ...]",
+    output: "Output",
+    explained: str | None,
+    json: bool,
+    models: int,
+    left_out: tuple[str, ...],
 ) -> int:
-    if len(reports) == 1:
+    if len(reports) == 1 and not left_out:
         (report,) = reports
         if json:
             output.json(report)
@@ -196,7 +242,7 @@ def _show(
         return report.exit_code
     from attnctl.report import sweep
 
-    many = sweep(reports)
+    many = sweep(reports, models, left_out)
     if json:
         output.json(many)
     else:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attnctl.decision import Decision
-from attnctl.engines.values import Difference, EngineDecision, EngineReport
-from attnctl.engines.vllm import NEWEST, explain, hybrid_plan, table_of
+from attnctl.engines.values import Difference, EngineDecision, EngineReport, HybridPlan
+from attnctl.engines.vllm import NEWEST, NOTHING_SET, explain, hybrid_plan, table_of
 from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.machine import Machine
-from attnctl.model.spec import ModelSpec
+from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.nearest import did_you_mean
 
 ENGINES = ("vllm",)
@@ -24,18 +24,31 @@ def check_engine(name: str, version: str | None) -> str:
     return table_of(version or NEWEST).version
 
 
+def engine_backends(version: str) -> tuple[str, ...]:
+    """Every backend that a version of the engine knows, whether or not the registry has it."""
+    return tuple(table_of(version).backends)
+
+
 def engine_report(
     version: str,
     spec: ModelSpec,
     machine: Machine,
     options: Options,
     decisions: Sequence[Decision],
+    environment: Mapping[str, str] = NOTHING_SET,
 ) -> EngineReport:
-    """vLLM's answer beside the registry's decisions for the same groups."""
-    groups = tuple(explain(machine, group, options, spec, version) for group in spec.groups)
-    plan = hybrid_plan(machine, spec, options, version)
+    """vLLM's answer beside the registry's decisions for the same groups.
+
+    environment: the variables of vLLM's process, as read_environment returns them.
+    """
+    groups = tuple(
+        _explained(machine, group, options, spec, version, environment) for group in spec.groups
+    )
+    plan = _planned(machine, spec, options, version, environment)
     # a hybrid's block size comes out of its states; a flag would only be its granule
     arguments, notes = _arguments(groups, without="--block-size" if plan.state_bytes else "")
+    if plan.error or any(group.error for group in groups):
+        arguments = ()
     return EngineReport(
         engine="vllm",
         version=version,
@@ -44,7 +57,36 @@ def engine_report(
         differences=tuple(_differences(groups, decisions)),
         arguments=arguments,
         notes=notes,
+        environment=dict(environment),
     )
+
+
+def _explained(
+    machine: Machine,
+    group: LayerGroup,
+    options: Options,
+    spec: ModelSpec,
+    version: str,
+    environment: Mapping[str, str],
+) -> EngineDecision:
+    """One group's decision; a fact that is missing is its error, and the other groups stand."""
+    try:
+        return explain(machine, group, options, spec, version, environment)
+    except InputError as error:
+        return EngineDecision(version=version, error=f"not known: {error}")
+
+
+def _planned(
+    machine: Machine,
+    spec: ModelSpec,
+    options: Options,
+    version: str,
+    environment: Mapping[str, str],
+) -> HybridPlan:
+    try:
+        return hybrid_plan(machine, spec, options, version, environment=environment)
+    except InputError as error:
+        return HybridPlan(version=version, error=f"not known: {error}")
 
 
 def _differences(

@@ -69,7 +69,8 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's answer for every group, in the model's order.
 
     plan: its block and page sizes for the model. arguments: the command-line flags that pin its
-    picks, one per line; a flag that groups need apart is left out, and a note says so.
+    picks, one per line; a flag that groups need apart is left out, and a note says so. None are
+    given where the engine does not start. environment: the variables that it was asked under.
     """
 
     engine: str
@@ -79,7 +80,15 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     arguments: tuple[str, ...]
     notes: tuple[str, ...]
+    environment: dict[str, str] = {}
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """What the engine raises, each sentence once: for groups, then for the whole model."""
+        found = [group.error for group in self.groups]
+        found.append(self.plan.error if self.plan else None)
+        return tuple(dict.fromkeys(error for error in found if error))
 
     @property
     def answered(self) -> bool:
-        return all(group.error is None for group in self.groups)
+        return not self.errors

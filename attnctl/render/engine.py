@@ -12,15 +12,18 @@ from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table
 def engine_blocks(names: Sequence[str], report: EngineReport) -> list[Block]:
     """The engine's pick per group, what it rejected, its block sizes, and where it differs."""
     title = f"{report.engine} {report.version}"
+    setting = " ".join(f"{name}={value}" for name, value in report.environment.items())
+    under = f" with {setting}" if setting else ""
     rows = tuple(_row(n, group) for n, group in zip(names, report.groups, strict=True))
-    blocks: list[Block] = [Heading(f"{title} would pick")]
+    blocks: list[Block] = [Heading(f"{title} would pick{under}")]
     blocks.append(Table(("layers", "pick", "block", "prefill", "in its order"), rows).compact())
     for name, group in zip(names, report.groups, strict=True):
         blocks += _rejected(name, group, title)
     blocks += _plan(report)
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in _notes(report)]
     if report.arguments:
-        blocks.append(Line(f"to pin it: vllm serve MODEL {' '.join(report.arguments)}"))
+        command = f"{setting} vllm serve MODEL".strip()
+        blocks.append(Line(f"to pin it: {command} {' '.join(report.arguments)}"))
     return [*blocks, *_differences(names, report)]
 
 
@@ -36,23 +39,28 @@ def _rejected(name: str, group: EngineDecision, title: str) -> list[Block]:
     blocks: list[Block] = []
     if group.error:
         blocks.append(Line(Mark(f"{name}: {group.error}", "bad")))
+    refused = {group.requested: group.forced} if group.requested and group.forced else {}
     rows = tuple(
-        (backend if place == 0 else "", reason.code, reason.wanted, reason.found)
-        for backend, reasons in group.rejected.items()
+        (backend if place == 0 else "", reason.code, reason.wanted, reason.found, reason.fix)
+        for backend, reasons in {**refused, **group.rejected}.items()
         for place, reason in enumerate(reasons)
     )
     if rows:
         blocks.append(Line(f"{name}: {title} rejects"))
-        blocks.append(Table(("rejected", "reason", "wanted", "found"), rows, indent=2))
+        names = ("rejected", "reason", "wanted", "found", "fix")
+        blocks.append(Table(names, rows, indent=2).compact())
     return blocks
 
 
 def _plan(report: EngineReport) -> list[Block]:
     plan = report.plan
-    if plan is None or not plan.state_bytes:
+    if plan is None:
         return []
     if plan.error:
-        return [Line(Mark(f"block sizes: {plan.error}", "bad"))]
+        told = {group.error for group in report.groups}
+        return [] if plan.error in told else [Line(Mark(f"block sizes: {plan.error}", "bad"))]
+    if not plan.state_bytes:
+        return []
     padded = plan.mamba_page_size_padded
     padding = f", padded to {bytes_text(padded)}" if padded else ""
     state = f"states of {bytes_text(plan.state_bytes)}{padding}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnctl.decision import NOT_TIMED
+from attnctl.engines.values import EngineReport
 from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.demands import demands, titles
@@ -20,6 +21,7 @@ def select_view(report: SelectReport, explain: str | None = None) -> View:
     blocks: list[Block] = [Table((), tuple(_header(report))), GAP, _picks(report)]
     notes = [*report.model.notes, *_profile_notes(report)]
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in notes]
+    blocks += [Line(Mark(sentence, "bad")) for sentence in report.unmet]
     blocks += answers(report)
     if explain:
         for name, group in zip(titles(report), report.groups, strict=True):
@@ -128,6 +130,15 @@ def _costs(report: SelectReport) -> Iterable[Block]:
         yield from (Heading(f"what is kept in cache{rank}"), Table((), rows))
 
 
+def _engine_verdict(machine: str, engine: EngineReport) -> Mark:
+    """The answer of the engine, which is the one that was asked for."""
+    if not engine.answered:
+        return Mark(f"{machine}: {engine.engine} does not start this model here", "bad")
+    picks = dict.fromkeys(group.pick for group in engine.groups if group.pick)
+    chosen = " + ".join(picks) or "nothing that needs a backend"
+    return Mark(f"{machine}: {engine.engine} takes {chosen}", "good")
+
+
 def _verdict(report: SelectReport) -> Mark:
     missing = [
         (name, group)
@@ -135,6 +146,10 @@ def _verdict(report: SelectReport) -> Mark:
         if not group.answered
     ]
     machine = report.machine.name
+    if report.unmet and not report.options.allow_fallback:
+        return Mark(f"{machine}: a demand is not met: {'; '.join(report.unmet)}", "bad")
+    if report.engine is not None:
+        return _engine_verdict(machine, report.engine)
     if not missing:
         picks = dict.fromkeys(group.pick for group in report.groups if group.pick)
         return Mark(f"{machine}: {' + '.join(picks) or 'nothing needs a backend'}", "good")

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from attnctl.render.demands import titles
-from attnctl.render.view import Cell, Line, Mark, Table, View
-from attnctl.report import SelectReport, Sweep
+from attnctl.render.labels import distinct, model_labels
+from attnctl.render.sweep_notes import heading, remarks
+from attnctl.render.view import Block, Cell, Line, Mark, Table, View
+from attnctl.report import GroupReport, SelectReport, Sweep
+
+PLANNED = " (planned)"
 
 
 def sweep_view(sweep: Sweep) -> View:
     """Machines down, and across either the groups of the one model or the models."""
-    rows: dict[str, list[SelectReport]] = {}
-    for report in sweep.reports:
-        rows.setdefault(report.machine.name, []).append(report)
-    first = next(iter(rows.values()), [])
-    one_model = len(first) == 1
-    names = list(titles(first[0])) if one_model else map(_model, first)
+    rows = _rows(sweep)
+    machines = distinct([reports[0].machine.name for reports in rows])
+    by_group = sweep.models == 1 and len({titles(report) for report in sweep.reports}) == 1
+    names = titles(rows[0][0]) if by_group else model_labels(rows[0])
+    cells = [_groups(reports[0]) if by_group else list(map(_picks, reports)) for reports in rows]
     table = Table(
         ("machine", "device", *names),
         tuple(
-            (machine, _device(reports[0]), *(_groups(reports[0]) if one_model else _picks(reports)))
-            for machine, reports in rows.items()
+            (machine, _device(reports[0]), *line)
+            for machine, reports, line in zip(machines, rows, cells, strict=True)
         ),
     )
-    return (*_assumed(sweep), table, Line(_verdict(sweep)))
-
-
-def _model(report: SelectReport) -> str:
-    name = report.model.path.rstrip("/").removesuffix("/config.json").rpartition("/")[2]
     return (
-        name.removesuffix(".json")
-        or report.model.architecture
-        or report.model.model_type
-        or "model"
+        *heading(sweep),
+        table,
+        *_legend(cells),
+        *remarks(sweep, rows, machines),
+        Line(_verdict(sweep)),
     )
+
+
+def _rows(sweep: Sweep) -> list[tuple[SelectReport, ...]]:
+    """The reports of each machine, by position: two machines may share a name."""
+    step = max(1, sweep.models)
+    return [sweep.reports[at : at + step] for at in range(0, len(sweep.reports), step)]
 
 
 def _device(report: SelectReport) -> str:
@@ -44,44 +51,69 @@ def _groups(report: SelectReport) -> list[Cell]:
     return [_cell(*answer) for answer in _answers(report)]
 
 
-def _answers(report: SelectReport) -> list[tuple[str | None, bool]]:
-    """Per group the pick, and whether that is an answer: the engine's where one was asked."""
+Answer = tuple[str | None, bool]
+
+
+def _answers(report: SelectReport) -> list[Answer]:
+    """Per group the words for its pick, and whether that is an answer.
+
+    Where an engine was asked the pick is the engine's, with this registry's where it is another.
+    """
     if report.engine is None:
-        return [(group.pick, group.answered) for group in report.groups]
-    return [(group.pick, group.error is None) for group in report.engine.groups]
+        return [(_own(group), group.answered) for group in report.groups]
+    apart = {one.group for one in report.engine.differences}
+    found: list[Answer] = []
+    for place, (theirs, ours) in enumerate(zip(report.engine.groups, report.groups, strict=True)):
+        pick = "refuses" if theirs.error else theirs.pick
+        if place in apart:
+            pick = f"{pick or 'none'} (attnctl {_own(ours) or 'none'})"
+        found.append((pick, theirs.error is None))
+    return found
 
 
-def _picks(reports: list[SelectReport]) -> list[Cell]:
-    cells = []
-    for report in reports:
-        found = _answers(report)
-        answered = all(good for _, good in found)
-        picks = dict.fromkeys(
-            pick or "none"
-            for group, (pick, _) in zip(report.groups, found, strict=True)
-            if group.op
-        )
-        cells.append(_cell(" + ".join(picks), answered))
-    return cells
+def _own(group: GroupReport) -> str | None:
+    """This registry's pick in words: what was demanded in vain, and what cannot run yet."""
+    if group.pick is None:
+        if group.requested is None:
+            return None
+        instead = f", would be {group.would_pick}" if group.would_pick else ""
+        return f"none: {group.requested} unmet{instead}"
+    planned = PLANNED if group.winner is not None and not group.winner.runnable else ""
+    replaced = group.requested not in (None, group.pick)
+    return f"{group.pick}{planned}" + (f" in place of {group.requested}" if replaced else "")
+
+
+def _picks(report: SelectReport) -> Cell:
+    found = _answers(report)
+    needed = [
+        answer
+        for group, answer in zip(report.groups, found, strict=True)
+        if group.op or not answer[1]
+    ]
+    picks = dict.fromkeys(pick or "none" for pick, _ in needed)
+    return _cell(" + ".join(picks), all(good for _, good in found) and report.exit_code == 0)
 
 
 def _cell(pick: str | None, answered: bool) -> Cell:
     if not answered:
         return Mark(pick or "none", "bad")
-    return pick or Mark("not needed", "dim")
+    if not pick:
+        return Mark("not needed", "dim")
+    return Mark(pick, "warn") if PLANNED in pick else pick
 
 
-def _assumed(sweep: Sweep) -> list[Line]:
-    because = dict.fromkeys(r.assumed_because for r in sweep.reports if r.assumed_because)
-    if not because:
-        return []
-    text = next(iter(because)) if len(because) == 1 else "each bundled machine's usual image"
-    return [Line(Mark(f"packages assumed: {text} (--assume-installed)", "dim"))]
+def _legend(rows: Iterable[Iterable[Cell]]) -> Iterator[Block]:
+    if any(PLANNED in str(cell) for row in rows for cell in row):
+        yield Line(Mark("(planned): not runnable yet, its kernel is planned", "warn"))
 
 
 def _verdict(sweep: Sweep) -> Mark:
     pairs = len(sweep.reports)
     unanswered = sum(report.exit_code != 0 for report in sweep.reports)
-    if not unanswered:
-        return Mark(f"every layer has a backend in all {pairs} cases", "good")
-    return Mark(f"{unanswered} of {pairs} cases have layers without a backend", "bad")
+    more = "; other machines were left out" if sweep.left_out else ""
+    if unanswered:
+        unmet = "a demand unmet or " if any(report.unmet for report in sweep.reports) else ""
+        count = f"{unanswered} of {pairs} cases"
+        return Mark(f"{count} have {unmet}layers without a backend{more}", "bad")
+    every = f"every layer has a backend in all {pairs} cases"
+    return Mark(f"{every}{more}", "bad" if more else "good")

@@ -217,7 +217,7 @@ def _source_here(subject: Subject, version: int | None) -> str:
     """Where the device and the version that would run on it were found."""
     cc = capability_of(subject)
     device = subject.source("capability" if cc else "platform")
-    suitable = () if cc is None else _suitable(cc, subject.layer)
+    suitable = () if cc is None else suitable_versions(cc, subject.layer)
     asked = suitable if version is None else (version,)
     return both(device, _package_source(subject, *asked)) if asked else device
 

@@ -173,3 +173,12 @@ def test_sources_are_shown_on_demand() -> None:
     short, long = run("probe").out, run("probe", "--sources").out
     assert "cpu.threads" in long
     assert "cpu.threads" not in short
+
+
+def test_this_machine_agrees_with_its_own_save(tmp_path: Path) -> None:
+    """A second probe of the same machine differs in nothing that a selection reads."""
+    path = tmp_path / "before.json"
+    assert run("probe", "--save", str(path)).code == 0
+    found = run("probe", "--diff", str(path))
+    assert (found.code, "differs" in found.out) == (0, True)
+    assert "nothing that a selection depends on" in found.out

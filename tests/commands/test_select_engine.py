@@ -9,6 +9,8 @@ from tests.commands.running import LLAMA, MODELS, run
 QWEN = str(MODELS / "qwen3-next-80b-a3b.json")
 GPT_OSS = str(MODELS / "gpt-oss-20b.json")
 DEEPSEEK = str(MODELS / "deepseek-v3.2.json")
+DENSE = str(MODELS / "deepseek-v3.json")
+MINICPM = str(MODELS / "minicpm3-4b.json")
 
 
 def test_the_engine_names_its_pick_its_order_and_every_rejection() -> None:
@@ -85,3 +87,69 @@ def test_a_package_that_only_the_engine_asks_about_can_be_assumed() -> None:
         *("--assume-installed", "torch,triton,vllm,tokenspeed_mla"),
     )
     assert found.code == 0
+
+
+def test_a_model_that_vllm_cannot_prefill_is_a_no() -> None:
+    """MiniCPM3 decodes and never starts: exit 1, and nothing to pin."""
+    words = ("select", "--model", MINICPM, "--machine", "h200", "--engine", "vllm")
+    found = run(*words)
+    assert found.code == 1
+    assert "to pin it" not in found.out
+    assert found.last_line == "h200: vllm does not start this model here"
+    document = run(*words, "--json").json
+    assert (document["exit_code"], document["engine"]["arguments"]) == (1, [])
+    flags = run("select", "--model", MINICPM, "--machine", "h200", "--vllm-args")
+    assert (flags.code, flags.out) == (1, "\n")
+    assert "no prefill backend takes latent widths" in flags.err
+
+
+def test_ranks_that_do_not_divide_lose_no_answer() -> None:
+    """Qwen3-Next on three ranks: the registry answers, and vLLM's error stands beside it."""
+    found = run("select", "--model", QWEN, "--machine", "h200", "--engine", "vllm", "--tp", "3")
+    assert found.code == 1
+    assert "16 query heads do not divide by --tp 3" in found.out
+    assert "does not divide by --tp 3; take a divisor of it" in found.out
+
+
+def test_a_variable_of_the_engines_environment_changes_its_pick() -> None:
+    """AITER switched on: the heading and the command to pin it name the variable."""
+    words = ("select", "--model", GPT_OSS, "--machine", "mi300x")
+    found = run(*words, "--engine-env", "VLLM_ROCM_USE_AITER=1")
+    assert found.code == 0
+    assert "vllm 0.33.0 would pick with VLLM_ROCM_USE_AITER=1" in found.out
+    assert "to pin it: VLLM_ROCM_USE_AITER=1 vllm serve MODEL" in found.out
+    assert found.last_line == "mi300x: vllm takes ROCM_AITER_FA"
+    asked = run(*words, "--engine-env", "VLLM_ROCM_USE_AITER=1", "--json").json["engine"]
+    assert asked["environment"] == {"VLLM_ROCM_USE_AITER": "1"}
+    assert run(*words, "--engine-env", "AITER=1").code == 2
+
+
+def test_the_variables_of_this_process_count_for_this_machine_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What would be handed on here says nothing about another machine."""
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    here = run("select", "--model", LLAMA, "--engine", "vllm", "--json").json
+    there = run("select", "--model", LLAMA, "--machine", "b200", "--engine", "vllm", "--json").json
+    assert here["engine"]["environment"] == {"VLLM_BATCH_INVARIANT": "1"}
+    assert there["engine"]["environment"] == {}
+
+
+def test_a_backend_of_the_engine_alone_can_be_forced() -> None:
+    """CUTLASS_MLA is in vLLM's table and not in the registry; without the engine it is unknown."""
+    words = ("select", "--model", DENSE, "--machine", "b200", "--backend", "CUTLASS_MLA")
+    found = run(*words, "--engine", "vllm", "--json")
+    assert found.code == 0
+    assert found.json["engine"]["groups"][0]["pick"] == "CUTLASS_MLA"
+    assert found.json["groups"][0]["pick"] is None
+    assert run(*words).code == 2
+
+
+def test_rejections_show_what_removes_them() -> None:
+    """The table has a column for the fix where any reason has one."""
+    found = run(
+        *("select", "--model", LLAMA, "--machine", "a100", "--engine", "vllm"),
+        *("--kv-cache-dtype", "fp8"),
+    )
+    assert "KV cache fp8 with FlashAttention 2 on compute capability 8.0" in found.out
+    assert "--kv-cache-dtype bfloat16" in found.out

@@ -104,3 +104,38 @@ def test_a_difference_goes_to_json() -> None:
     assert msgspec.json.encode(first) == (
         b'{"path":"nvidia.gpus.0.pci_id","old":"10de:2330","new":"10de:2335"}'
     )
+
+
+def test_two_probes_of_one_machine_agree() -> None:
+    """A saved probe and the next one differ in timings and limits, in nothing read."""
+    old = changed(zen3_guest(), origin="probed", timings_ms={"cpu": 3.25}, usual_packages={})
+    cpu = changed(
+        old.cpu,
+        quota=3.5,
+        memory_total_bytes=1 << 40,
+        memory_limit_bytes=1 << 33,
+        bandwidth_gbps=80.5,
+        caches=(),
+        threads=99,
+    )
+    new = changed(old, cpu=cpu, timings_ms={"cpu": 9.5, "limits": 0.5}, origin="file")
+    assert differences(old, new) == ()
+
+
+def test_a_bundled_machine_counts_as_its_usual_image() -> None:
+    """The image's packages are compared with those found, and a usual version is a version."""
+    bundled = load("h200")
+    there = {
+        n: Package(status="ok", source="x", version=v) for n, v in bundled.usual_packages.items()
+    }
+    assert differences(bundled, changed(bundled, origin="file", packages=there)) == ()
+    fewer = {name: package for name, package in there.items() if name != "torch"}
+    lost = Difference("packages.torch", bundled.usual_packages["torch"], None)
+    assert differences(bundled, changed(bundled, origin="file", packages=fewer)) == (lost,)
+
+
+def test_a_package_without_a_version_is_named_by_its_status() -> None:
+    """Found without a version is something, and not the same as absent."""
+    old = probed_h200()
+    new = changed(old, packages={**old.packages, "fla": Package(status="ok", source="x")})
+    assert differences(old, new) == (Difference("packages.fla", None, "ok"),)

@@ -7,6 +7,7 @@ import pytest
 from tests.commands.running import LLAMA, MODELS, ROOT, run
 
 GEMMA = str(MODELS / "gemma-3-27b.json")
+MINICPM = str(MODELS / "minicpm3-4b.json")
 TAPES = ROOT / "tests" / "machines"
 SCREENS = (
     ("probe",),
@@ -21,6 +22,9 @@ SCREENS = (
     ("select", "--model", GEMMA, "--machine", "t4", "--explain", "FLASH_ATTN", "--what-if"),
     ("select", "--model", GEMMA, "--machine", "h200", "--machine", "zen4"),
     ("select", "--model", LLAMA, "--machine", "h200", "--assume-installed", "none"),
+    ("select", "--model", GEMMA, "--machine", "mi300x", "--machine", "h200", "--engine", "vllm"),
+    ("select", "--model", MINICPM, "--machine", "rx7900xtx", "--engine", "vllm"),
+    ("select", "--model", LLAMA, "--machine", "max1550", "--machine", "zen4", "--device", "1"),
     ("list",),
     ("list", "FLASH_ATTN"),
     ("explain", "compute_capability"),

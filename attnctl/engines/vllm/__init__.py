@@ -12,6 +12,7 @@ from typing import Any
 
 from attnctl.engines.values import EngineDecision, HybridPlan
 from attnctl.engines.vllm import adapter, hybrid, plan, selector
+from attnctl.engines.vllm.environment import switches_of
 from attnctl.engines.vllm.layers import RunOptions
 from attnctl.engines.vllm.rules import Table
 from attnctl.engines.vllm.selector import EnginePick
@@ -22,6 +23,7 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 
 VERSIONS: Mapping[str, Table] = MappingProxyType({V0_33.version: V0_33})
 NEWEST = V0_33.version
+NOTHING_SET: Mapping[str, str] = MappingProxyType({})
 
 
 def table_of(version: str | None = None) -> Table:
@@ -64,13 +66,16 @@ def explain(
     options: RunOptions,
     spec: ModelSpec | None = None,
     version: str | None = None,
+    environment: Mapping[str, str] = NOTHING_SET,
 ) -> EngineDecision:
     """Return what vLLM would do with one group of layers on a machine, without starting it.
 
     options: attnctl.layer.Options. spec: the model, whose stated dtypes count where the options
-    leave them open. InputError where the machine or the group lacks a fact that vLLM reads.
+    leave them open. environment: the variables of vLLM's process (environment.VALUES). InputError
+    where the machine or the group lacks a fact that vLLM reads.
     """
-    return adapter.explain(table_of(version), machine, group, options, spec)
+    switches = switches_of(environment)
+    return adapter.explain(table_of(version), machine, group, options, spec, switches)
 
 
 def hybrid_plan(
@@ -79,6 +84,8 @@ def hybrid_plan(
     options: RunOptions,
     version: str | None = None,
     num_spec: int = 0,
+    environment: Mapping[str, str] = NOTHING_SET,
 ) -> HybridPlan:
     """Return vLLM's block and page sizes for a whole model; num_spec: speculative tokens."""
-    return plan.hybrid_plan(table_of(version), machine, spec, options, num_spec)
+    switches = switches_of(environment)
+    return plan.hybrid_plan(table_of(version), machine, spec, options, num_spec, switches)

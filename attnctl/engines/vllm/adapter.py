@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from attnctl.engines.values import EngineDecision
+from attnctl.engines.vllm.environment import BATCH_INVARIANT, Switches
 from attnctl.engines.vllm.facts import Facts, Layer
+from attnctl.engines.vllm.fixes import prefill_fix, with_fixes
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
 from attnctl.engines.vllm.machine_facts import facts_of_machine
-from attnctl.engines.vllm.rules import Table, reject
-from attnctl.engines.vllm.selector import Choice, choose
+from attnctl.engines.vllm.ranks import rank_error
+from attnctl.engines.vllm.rules import Check, Table, reject
+from attnctl.engines.vllm.selector import Choice, choose, dims
 from attnctl.engines.vllm.validate import validate
+from attnctl.findings import Finding
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
 
@@ -18,23 +24,52 @@ UNCHECKED = {"CPU_ATTN", "CPU_MLA", "AMX_MLA", "FLASH_ATTN", "TRITON_ATTN", "TRI
 QUIETLY_TAKEN = {"CPU_ATTN": frozenset({"sinks"})}
 
 
+OFF = Switches()
+
+
 def explain(
     table: Table,
     machine: Machine,
     group: LayerGroup,
     options: RunOptions,
     spec: ModelSpec | None = None,
-    aiter_env: bool = False,
+    switches: Switches = OFF,
 ) -> EngineDecision:
     """Return vLLM's decision for one group; `spec` gives the dtypes that the checkpoint states."""
-    facts, notes = facts_of_machine(machine, aiter_env)
-    if group.is_ssm:
-        return _state(table, group, notes)
+    facts, notes = facts_of_machine(machine, switches.aiter)
     if group.kind in ("none", "recurrent_other", "blocksparse"):
         return _left_out(table, group, notes)
-    layer = layer_config(facts, group, options, spec)
+    indivisible = rank_error(group, options.tp)
+    if indivisible:
+        return EngineDecision(version=table.version, error=indivisible, notes=notes)
+    if group.is_ssm:
+        return _state(table, group, notes, switches)
+    layer = layer_config(facts, group, options, spec, switches.batch_invariant)
+    return _selected(table, machine, facts, group, layer, options, spec, notes)
+
+
+def _selected(
+    table: Table,
+    machine: Machine,
+    facts: Facts,
+    group: LayerGroup,
+    layer: Layer,
+    options: RunOptions,
+    spec: ModelSpec | None,
+    notes: tuple[str, ...],
+) -> EngineDecision:
     choice = _choice(table, facts, group, layer)
+    late = None if choice.error else _prefill_error(choice, layer)
+    if late:
+        late += prefill_fix(table, facts, layer)
+    if late:
+        choice = msgspec.structs.replace(choice, pick=None)
     size = _block_size(table, facts, layer, choice) if group.needs_kv_cache else None
+    stated = bool(spec and spec.kv_cache_dtype_from_checkpoint)
+    rejected = {
+        name: with_fixes(table.backends[name], facts, layer, why, stated)
+        for name, why in choice.rejected.items()
+    }
     more = (
         run_dtype(facts, options, spec)[1],
         *_about(table, facts, layer, choice, group),
@@ -43,11 +78,11 @@ def explain(
     return EngineDecision(
         version=table.version,
         pick=choice.pick,
-        error=_sentence(choice, layer) if choice.error else None,
+        error=late or (_sentence(choice, layer) if choice.error else None),
         requested=layer.backend,
-        forced=choice.why if layer.backend and choice.pick != layer.backend else (),
+        forced=_forced(table, facts, layer, choice, stated),
         priority=choice.priority,
-        rejected=choice.rejected,
+        rejected=rejected,
         mla_prefill=choice.mla_prefill,
         block_size=size,
         flags=_flags(facts, layer, choice, size),
@@ -55,8 +90,34 @@ def explain(
     )
 
 
-def _state(table: Table, group: LayerGroup, notes: tuple[str, ...]) -> EngineDecision:
+def _prefill_error(choice: Choice, layer: Layer) -> str | None:
+    """Return what vLLM raises at start where a latent layer has a backend for decoding alone."""
+    if not layer.use_mla or choice.mla_prefill is not None:
+        return None
+    widths = ", ".join(str(width) for width in dims(layer))
+    what = f"no prefill backend takes latent widths {widths} (nope, rope, v) in {layer.dtype} here"
+    return f"ValueError: {what}; {choice.pick} would only decode"
+
+
+def _forced(
+    table: Table, facts: Facts, layer: Layer, choice: Choice, stated: bool
+) -> tuple[Finding, ...]:
+    """Return why a forced backend is refused, each reason with what would change it."""
+    row = table.backends.get(layer.backend or "")
+    if layer.backend is None or choice.pick == layer.backend:
+        return ()
+    if row is None or facts.platform in table.branches:
+        return choice.why
+    return with_fixes(row, facts, layer, choice.why, stated)
+
+
+def _state(
+    table: Table, group: LayerGroup, notes: tuple[str, ...], switches: Switches
+) -> EngineDecision:
     name = table.state_backends[group.kind]
+    if switches.batch_invariant:
+        error = f"RuntimeError: {name} is not batch-invariant, and {BATCH_INVARIANT}=1 demands it"
+        return EngineDecision(version=table.version, error=error, notes=notes)
     fixed = "the kind of layer fixes the backend: nothing is selected and no flag changes it"
     return EngineDecision(version=table.version, pick=name, notes=(*notes, fixed))
 
@@ -76,13 +137,18 @@ def _choice(table: Table, facts: Facts, group: LayerGroup, layer: Layer) -> Choi
     names = tuple(name for name, _ in table.unequal_widths)
     answers = {
         name: validate(table.backends[name], facts, layer)
-        + (() if own.test(facts, layer) else (reject("kernel_missing", own.wanted, facts.arch),))
+        + (() if own.test(facts, layer) else (_missing(own, facts, layer),))
         for name, own in table.unequal_widths
     }
     rejected = {name: why for name, why in answers.items() if why}
     pick = next((name for name in names if name not in rejected), None)
     error = None if pick else "ValueError"
     return Choice(pick=pick, error=error, priority=names, rejected=rejected)
+
+
+def _missing(check: Check, facts: Facts, layer: Layer) -> Finding:
+    found = check.found(facts, layer) if check.found is not None else facts.arch
+    return reject("kernel_missing", check.wanted, found)
 
 
 def _sentence(choice: Choice, layer: Layer) -> str:
@@ -132,8 +198,6 @@ def _about(
         notes.append(
             "vLLM wraps this backend for chunked layers; selection does not look at chunks"
         )
-    if layer.use_mla and choice.pick and choice.mla_prefill is None:
-        notes.append("no prefill backend takes this layer here: vLLM raises ValueError at start")
     if facts.platform in table.branches and choice.pick in UNCHECKED:
         notes.extend(_unchecked(table, facts, layer, str(choice.pick)))
     return notes
@@ -156,6 +220,7 @@ def _with_aiter(
         return ""
     switched = facts_of_machine(machine, aiter_env=True)[0]
     other = _choice(table, switched, group, layer)
-    if other.pick == choice.pick or other.pick is None:
+    if other.pick in (None, choice.pick) or _prefill_error(other, layer):
         return ""
-    return f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick} (vLLM's default is off)"
+    change = f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick}"
+    return f"{change} (--engine-env sets it; vLLM's default is off)"

@@ -44,7 +44,11 @@ def run_dtype(facts: Facts, options: RunOptions, spec: ModelSpec | None) -> tupl
 
 
 def layer_config(
-    facts: Facts, group: LayerGroup, options: RunOptions, spec: ModelSpec | None = None
+    facts: Facts,
+    group: LayerGroup,
+    options: RunOptions,
+    spec: ModelSpec | None = None,
+    batch_invariant: bool = False,
 ) -> Layer:
     """Return the selector configuration of one attention group, per tensor-parallel rank."""
     if group.head_size is None:
@@ -66,6 +70,7 @@ def layer_config(
         has_sliding_window=group.window is not None and not is_mla,
         use_mm_prefix=group.prefix_lm,
         attn_type=group.attn_type,
+        batch_invariant=batch_invariant,
         backend=options.requested(group.kind),
         want_prefill=is_mla,
         model=ModelFacts(

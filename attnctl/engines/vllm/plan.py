@@ -7,29 +7,45 @@ import msgspec
 from attnctl.cache import StateTensor, state_bytes, state_tensors
 from attnctl.cache_pages import HybridBlocks
 from attnctl.engines.values import HybridPlan
-from attnctl.engines.vllm.adapter import explain
+from attnctl.engines.vllm.adapter import OFF, explain
+from attnctl.engines.vllm.environment import Switches
 from attnctl.engines.vllm.facts import Facts
 from attnctl.engines.vllm.hybrid import blocks_for
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
 from attnctl.engines.vllm.machine_facts import facts_of_machine
 from attnctl.engines.vllm.rules import Table
+from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
 
 
 def hybrid_plan(
-    table: Table, machine: Machine, spec: ModelSpec, options: RunOptions, num_spec: int = 0
+    table: Table,
+    machine: Machine,
+    spec: ModelSpec,
+    options: RunOptions,
+    num_spec: int = 0,
+    switches: Switches = OFF,
 ) -> HybridPlan:
     """Return the sizes for a model; its largest state counts where kinds of state differ.
 
     num_spec: speculative tokens. Prefix caching is off: only the last state of a sequence is kept.
     """
-    facts, _ = facts_of_machine(machine)
+    facts, _ = facts_of_machine(machine, switches.aiter)
     groups = sorted(spec.groups, key=lambda group: group.layers[:1])
     attention = [g for g in groups if g.needs_kv_cache and g.kind != "blocksparse"]
     states = [g for g in groups if g.is_ssm and g.state is not None]
-    tensors = _largest(facts, states, spec, options, num_spec)
-    decisions = [explain(table, machine, group, options, spec) for group in attention]
+    decisions = [
+        explain(table, machine, group, options, spec, switches) for group in (*attention, *states)
+    ]
+    failed = next((d.error for d in decisions if d.error), None)
+    try:
+        tensors = _largest(facts, states, spec, options, num_spec)
+    except InputError as error:
+        return HybridPlan(version=table.version, error=failed or f"not known: {error}")
+    if switches.conv_transposed:
+        tensors = tuple(_transposed(tensor) for tensor in tensors)
+    decisions = decisions[: len(attention)]
     names = tuple(table.state_backends[group.kind] for group in states)
     blank = HybridPlan(
         version=table.version,
@@ -38,12 +54,11 @@ def hybrid_plan(
         states=tuple(dict.fromkeys(names)),
         tensors=tensors,
     )
-    failed = next((d.error for d in decisions if d.error), None)
     if failed:
         return msgspec.structs.replace(blank, error=failed)
     picked = [table.row(facts.platform, decision.pick) for decision in decisions]
     layers = {
-        row.name: (row, layer_config(facts, group, options, spec))
+        row.name: (row, layer_config(facts, group, options, spec, switches.batch_invariant))
         for group, row in zip(attention, picked, strict=True)
         if row is not None
     }
@@ -53,6 +68,13 @@ def hybrid_plan(
     kinds = [group.kind for group in states]
     found = blocks_for(table, facts, list(layers.values()), kv_heads, tensors, kinds)
     return _sized(blank, found, tuple(layers))
+
+
+def _transposed(tensor: StateTensor) -> StateTensor:
+    """Return a convolution's state with its channels first; other tensors as they are."""
+    if tensor.name != "conv":
+        return tensor
+    return msgspec.structs.replace(tensor, shape=tensor.shape[::-1])
 
 
 def _sized(blank: HybridPlan, found: HybridBlocks | None, names: tuple[str, ...]) -> HybridPlan:

@@ -24,10 +24,14 @@ Test = Callable[[Facts, Layer], bool]
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A named predicate: whether it holds, and what it wants in words."""
+    """A named predicate: whether it holds, what it wants in words, and what it looked at.
+
+    found: the facts that the test read, as they are here; None where the layer's demand says it.
+    """
 
     test: Test
     wanted: str
+    found: Callable[[Facts, Layer], str] | None = None
 
 
 Combination = Callable[[Facts, Layer], Finding | None]
@@ -35,6 +39,13 @@ Combination = Callable[[Facts, Layer], Finding | None]
 
 def always(wanted: str = "") -> Check:
     return Check(lambda facts, layer: True, wanted)
+
+
+def where(facts: Facts) -> str:
+    """Return the device as rules look at it."""
+    if facts.platform == "cuda":
+        return f"compute capability {facts.arch}"
+    return facts.arch
 
 
 def heads(*sizes: int) -> Check:

@@ -100,13 +100,18 @@ def _branched(table: Table, facts: Facts, layer: Layer) -> Choice:
     raise AssertionError(f"the branches of {facts.platform} end without an answer")
 
 
+def dims(layer: Layer) -> tuple[int | None, ...]:
+    """Return (qk_nope, qk_rope, v) of a latent layer; None where the model does not say."""
+    return tuple(layer.width(n) for n in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+
+
 def prefill_backend(table: Table, facts: Facts, layer: Layer) -> str | None:
     """Return the prefill kernel of an MLA layer, None where vLLM raises for want of one."""
     rows = table.prefill[facts.platform]
     # XPU has no capability and CPU its own kernels: neither looks at the dtype
     if facts.platform in ("cuda", "rocm") and layer.dtype not in HALF:
         return None
-    widths = tuple(layer.width(n) for n in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    widths = dims(layer)
     for name in candidates(table.prefill_orders[facts.platform], facts, layer):
         row = rows[name]
         if (not row.dims or widths in row.dims) and row.when.test(facts, layer):

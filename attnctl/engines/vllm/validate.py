@@ -47,18 +47,23 @@ def _ranges(row: Backend, facts: Facts, layer: Layer) -> list[Finding]:
     if not row.heads.test(facts, layer):
         out.append(reject("head_size", row.heads.wanted, f"head size {layer.head_size}"))
     if layer.dtype not in row.dtypes:
-        out.append(reject("dtype", either(row.dtypes), layer.dtype, f"--dtype {row.dtypes[-1]}"))
+        out.append(reject("dtype", either(row.dtypes), layer.dtype))
     if not row.kv.test(facts, layer):
-        out.append(reject("kv_cache_dtype", row.kv.wanted, f"KV cache {layer.kv_cache_dtype}"))
+        out.append(reject("kv_cache_dtype", row.kv.wanted, _cache(row, facts, layer)))
     blocks = row.kernel_blocks(facts, layer)
     if not blocks.accepts(layer.block_size):
         sizes = either(blocks.sizes)
         wanted = f"block size {sizes}" if blocks.exact else f"block size a multiple of {sizes}"
         found = f"--block-size {layer.block_size}"
-        out.append(reject("block_size", wanted, found, f"--block-size {blocks.preferred(16)}"))
+        out.append(reject("block_size", wanted, found))
     if not row.capability.test(facts, layer):
         out.append(reject("compute_capability", row.capability.wanted, facts.arch))
     return out
+
+
+def _cache(row: Backend, facts: Facts, layer: Layer) -> str:
+    beside = f" with {row.kv.found(facts, layer)}" if row.kv.found is not None else ""
+    return f"KV cache {layer.kv_cache_dtype}{beside}"
 
 
 def _kinds(row: Backend, layer: Layer) -> list[Finding]:
@@ -98,5 +103,6 @@ def _features(row: Backend, facts: Facts, layer: Layer) -> list[Finding]:
             wanted = (
                 check.wanted if check is not None and check.wanted else f"layers without {words}"
             )
-            out.append(reject(SLUGS.get(name, name), wanted, words))
+            found = words if check is None or check.found is None else check.found(facts, layer)
+            out.append(reject(SLUGS.get(name, name), wanted, found))
     return out

@@ -18,6 +18,7 @@ from attnctl.engines.vllm.rules import (
     kv,
     majors,
     reject,
+    where,
 )
 from attnctl.engines.vllm.v0_33 import flash_attention as fa
 from attnctl.findings import Finding
@@ -65,6 +66,13 @@ def _flashinfer_sinks(facts: Facts, layer: Layer) -> bool:
     return has_trtllm(facts, layer)
 
 
+def _kernels(facts: Facts, layer: Layer) -> str:
+    """Return what decides whether FlashInfer's pre-built kernels serve here."""
+    cubins = "cubins" if "flashinfer_cubin" in facts.have else "no cubins"
+    off = ", switched off by batch invariance" if layer.batch_invariant else ""
+    return f"{cubins} on {where(facts)}{off}"
+
+
 def _flashinfer_nvfp4(facts: Facts, layer: Layer) -> Finding | None:
     if layer.kv_cache_dtype != "nvfp4" or facts.major not in (8, 9, 12):
         return None
@@ -87,14 +95,16 @@ def _is_turboquant(facts: Facts, layer: Layer) -> bool:
 
 
 FLASHINFER_HEADS = heads(64, 128, 256, 512)
-FLASHINFER_KV = Check(_flashinfer_kv, "KV cache unquantised, fp8, or nvfp4 where its kernels are")
+FLASHINFER_KV = Check(
+    _flashinfer_kv, "KV cache unquantised, fp8, or nvfp4 where its kernels are", _kernels
+)
 FLASHINFER_CC = capability("compute capability 8.0 to 12.1", lambda cc: (8, 0) <= cc <= (12, 1))
 TRITON_KV = kv(*UNQUANTIZED, *CACHE_FP8, *PER_TOKEN_HEAD)
 
 
 def both(first: Check, second: Check) -> Check:
     wanted = f"{first.wanted}; {second.wanted}"
-    return Check(lambda f, x: first.test(f, x) and second.test(f, x), wanted)
+    return Check(lambda f, x: first.test(f, x) and second.test(f, x), wanted, first.found)
 
 
 def _composite_blocks(facts: Facts, layer: Layer) -> KernelBlocks:
@@ -122,6 +132,7 @@ ROWS = (
             "sinks": Check(
                 _flashinfer_sinks,
                 "FlashInfer's cubins and XQA (9.0, 12.x) or TensorRT-LLM (10.x) kernels",
+                _kernels,
             ),
             "sliding_window": ANY,
             "non_causal": ANY,
@@ -165,7 +176,9 @@ ROWS = (
         blocks=_composite_blocks,
         capability=majors(9),
         features={
-            "mm_prefix": Check(fa.resolves_new, "FlashAttention 3 or 4 for causal batches"),
+            "mm_prefix": Check(
+                fa.resolves_new, "FlashAttention 3 or 4 for causal batches", fa.this_width
+            ),
             "sliding_window": ANY,
             "rswa": ANY,
         },

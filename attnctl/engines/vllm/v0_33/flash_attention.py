@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnctl.cache_pages import KernelBlocks
 from attnctl.engines.vllm.facts import Facts, Layer
-from attnctl.engines.vllm.rules import FP8, HALF, UNQUANTIZED, Check, capability, kv
+from attnctl.engines.vllm.rules import FP8, HALF, UNQUANTIZED, Check, capability, kv, where
 
 DEFAULT = {9: 3, 10: 4}
 FA4_MAJORS = (9, 10, 11)
@@ -94,15 +94,40 @@ def resolves_new(facts: Facts, layer: Layer) -> bool:
     return version(facts, layer, layer.head_size) in (3, 4)
 
 
+def any_width(facts: Facts, layer: Layer) -> str:
+    """Return which FlashAttention runs here whatever the width, and where."""
+    return _runs(facts, version(facts, layer))
+
+
+def this_width(facts: Facts, layer: Layer) -> str:
+    """Return which FlashAttention runs for this head size, and where."""
+    return f"{_runs(facts, version(facts, layer, layer.head_size))}, head size {layer.head_size}"
+
+
+def with_cache(facts: Facts, layer: Layer) -> str:
+    cache = f", KV cache {layer.kv_cache_dtype}" if layer.quantized else ""
+    return this_width(facts, layer) + cache
+
+
+def _runs(facts: Facts, chosen: int | None) -> str:
+    name = f"FlashAttention {chosen}" if chosen else "no FlashAttention"
+    return f"{name} on {where(facts)}"
+
+
 HEADS = Check(_head_size, "head size a multiple of 8, at most 256 (512 with FlashAttention 4)")
 KV = Check(
-    _fp8, f"KV cache {', '.join(UNQUANTIZED)}; fp8 with FlashAttention 3 or 4 for this width"
+    _fp8,
+    f"KV cache {', '.join(UNQUANTIZED)}; fp8 with FlashAttention 3 or 4 for this width",
+    this_width,
 )
-SINKS = Check(_sinks, "FlashAttention 3 or 4 on compute capability 9.0 or newer")
-MM_PREFIX = Check(_mm_prefix, "FlashAttention 4 for this head size, and no fp8 cache on 9.0")
+SINKS = Check(_sinks, "FlashAttention 3 or 4 on compute capability 9.0 or newer", any_width)
+MM_PREFIX = Check(
+    _mm_prefix, "FlashAttention 4 for this head size, and no fp8 cache on 9.0", with_cache
+)
 HEAD_SCALES = Check(
     lambda facts, layer: (version(facts, layer) or 0) >= 3,
     "FlashAttention 3 or 4 for scales per head",
+    any_width,
 )
 SINCE_AMPERE = capability("compute capability 8.0 or newer", lambda cc: cc >= (8, 0))
 DTYPES = HALF

@@ -14,6 +14,7 @@ from attnctl.engines.vllm.rules import (
     kv,
     majors,
     reject,
+    where,
 )
 from attnctl.engines.vllm.v0_33 import flash_attention as fa
 from attnctl.findings import Finding
@@ -27,7 +28,8 @@ DECODE_BLOCKS = {**DENSE, "non_causal": ANY, "non_causal_dcp": ANY}
 def needs_fa3(facts: Facts, layer: Layer) -> Finding | None:
     if fa.supported(facts, 3):
         return None
-    return reject("kernel_missing", "FlashAttention 3 (Hopper, in vLLM's wheel)", facts.arch)
+    found = "not compiled in" if facts.major == 9 else where(facts)
+    return reject("kernel_missing", "FlashAttention 3 (Hopper, in vLLM's wheel)", found)
 
 
 def _flashmla(facts: Facts, layer: Layer) -> Finding | None:

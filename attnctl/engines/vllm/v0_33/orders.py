@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.engines.vllm.rules import ANY, Check, Order
-from attnctl.engines.vllm.v0_33.flash_attention import resolves_new
+from attnctl.engines.vllm.v0_33.flash_attention import resolves_new, this_width
 
 
 def _names(*entries: str | tuple[str, Check]) -> tuple[tuple[str, Check], ...]:
@@ -125,6 +125,9 @@ ROCM = (
 ORDERS = {"cuda": CUDA, "rocm": ROCM}
 
 UNEQUAL_WIDTHS = (
-    ("FLASH_ATTN_DIFFKV", Check(resolves_new, "FlashAttention 3 or 4 for these widths")),
+    (
+        "FLASH_ATTN_DIFFKV",
+        Check(resolves_new, "FlashAttention 3 or 4 for these widths", this_width),
+    ),
     ("TRITON_ATTN_DIFFKV", ANY),
 )

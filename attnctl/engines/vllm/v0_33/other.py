@@ -28,7 +28,9 @@ def _cpu_kv(facts: Facts, layer: Layer) -> bool:
     return layer.kv_cache_dtype in (None, *UNQUANTIZED)
 
 
-CPU_KV = Check(_cpu_kv, "KV cache unquantised, or fp8 with AMX or AVX-512")
+CPU_KV = Check(
+    _cpu_kv, "KV cache unquantised, or fp8 with AMX or AVX-512", lambda facts, layer: facts.arch
+)
 
 ROWS = (
     Backend(

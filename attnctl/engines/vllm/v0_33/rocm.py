@@ -46,8 +46,16 @@ def _no_fp16_non_causal(facts: Facts, layer: Layer) -> Finding | None:
     return None
 
 
-NON_CAUSAL = Check(_has_causal_switch, "gfx950 and an aiter whose MLA decode takes `causal`")
+def _causal_found(facts: Facts, layer: Layer) -> str:
+    switch = "with" if "aiter_causal" in facts.have else "without"
+    return f"{facts.arch}, {switch} such an aiter"
 
+
+NON_CAUSAL = Check(
+    _has_causal_switch, "gfx950 and an aiter whose MLA decode takes `causal`", _causal_found
+)
+
+MI300_ONLY = Check(lambda f, x: f.arch in MI300, "gfx942 or gfx950", lambda f, x: f.arch)
 AITER_MLA_FEATURES = {"pcp": ANY, "dcp": ANY, "non_causal": NON_CAUSAL}
 
 
@@ -91,7 +99,7 @@ ROWS = (
     Backend(
         name="ROCM_SEGMENTED_ATTN",
         heads=heads(64, 128, 256),
-        kv=Check(_segmented_kv, "KV cache unquantised, fp8 on gfx12"),
+        kv=Check(_segmented_kv, "KV cache unquantised, fp8 on gfx12", lambda f, x: f.arch),
         blocks=PAGES_16,
         capability=Check(lambda facts, layer: facts.rdna > 0, "an RDNA GPU"),
         features={"sinks": ANY},
@@ -118,7 +126,7 @@ ROWS = (
         name="ROCM_AITER_MLA_SPARSE",
         kv=kv(*UNQUANTIZED, *FP8),
         blocks=KernelBlocks(sizes=(1, 16)),
-        features={"pcp": ANY, "sinks": Check(lambda f, x: f.arch in MI300, "gfx942 or gfx950")},
+        features={"pcp": ANY, "sinks": MI300_ONLY},
         mla=True,
         sparse=True,
     ),
