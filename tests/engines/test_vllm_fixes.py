@@ -169,3 +169,38 @@ def test_platforms_with_their_own_prefill_are_not_refused() -> None:
     """The processor and XPU prefill any width."""
     for machine in (processor("avx2"), intel()):
         assert vllm.explain(machine, DENSE, Options(), spec_of(DENSE, None)).error is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "group", "options", "helps"),
+    [
+        (processor("avx2"), FULL, Options(kv_cache_dtype="fp8"), "--kv-cache-dtype bfloat16"),
+        (nvidia((8, 0)), DENSE, Options(dtype="float32"), "--dtype bfloat16"),
+        (nvidia((7, 5)), DENSE, Options(dtype="float32"), "--dtype float16"),
+        (intel(), FULL, Options(backend=(("*", "FLASHINFER"),)), "no --backend"),
+        (nvidia((8, 0)), DENSE, Options(backend=(("*", "FLASHMLA"),)), "no --backend"),
+        (
+            *(nvidia((9, 0)), DENSE),
+            *(Options(backend=(("*", "FLASHMLA"),), block_size=16), "no --block-size"),
+        ),
+    ],
+)
+def test_a_refusal_ends_with_the_change_after_which_it_is_taken_back(
+    machine: Machine, group: LayerGroup, options: Options, helps: str
+) -> None:
+    """One change of the command line, tried; with it the same layer has a pick."""
+    found = vllm.explain(machine, group, options, spec_of(group, None))
+    assert str(found.error).endswith(f"; what helps is: {helps}")
+    if helps == "no --backend":
+        told = msgspec.structs.replace(options, backend=())
+    else:
+        after = changed(helps, machine, options)
+        assert after is not None
+        told = after[1]
+    assert vllm.explain(machine, group, told, spec_of(group, None)).error is None
+
+
+def test_a_refusal_that_no_single_change_takes_back_says_no_more() -> None:
+    """Sparse latent attention on a processor: nothing helps."""
+    found = vllm.explain(processor("avx2"), SPARSE, Options(), spec_of(SPARSE, None))
+    assert found.error == "NotImplementedError: no CPU backend takes sparse latent attention"

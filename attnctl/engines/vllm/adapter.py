@@ -7,7 +7,7 @@ import msgspec
 from attnctl.engines.values import EngineDecision
 from attnctl.engines.vllm.environment import BATCH_INVARIANT, Switches
 from attnctl.engines.vllm.facts import Facts, Layer
-from attnctl.engines.vllm.fixes import prefill_fix, with_fixes
+from attnctl.engines.vllm.fixes import what_helps, with_fixes
 from attnctl.engines.vllm.layers import RunOptions, layer_config, run_dtype
 from attnctl.engines.vllm.machine_facts import facts_of_machine
 from attnctl.engines.vllm.ranks import rank_error
@@ -59,13 +59,18 @@ def _selected(
     notes: tuple[str, ...],
 ) -> EngineDecision:
     choice = _choice(table, facts, group, layer)
-    late = None if choice.error else _prefill_error(choice, layer)
-    if late:
-        late += prefill_fix(table, facts, layer)
-    if late:
+    stated = bool(spec and spec.kv_cache_dtype_from_checkpoint)
+    error = _error(choice, layer)
+    if error:
+
+        def works(other: Facts, altered: Layer) -> bool:
+            trial = _choice(table, other, group, altered)
+            # a forced backend that is ignored is no answer to the demand
+            return not _error(trial, altered) and altered.backend in (None, trial.pick)
+
+        error += what_helps(facts, layer, stated, works)
         choice = msgspec.structs.replace(choice, pick=None)
     size = _block_size(table, facts, layer, choice) if group.needs_kv_cache else None
-    stated = bool(spec and spec.kv_cache_dtype_from_checkpoint)
     rejected = {
         name: with_fixes(table.backends[name], facts, layer, why, stated)
         for name, why in choice.rejected.items()
@@ -78,7 +83,7 @@ def _selected(
     return EngineDecision(
         version=table.version,
         pick=choice.pick,
-        error=late or (_sentence(choice, layer) if choice.error else None),
+        error=error,
         requested=layer.backend,
         forced=_forced(table, facts, layer, choice, stated),
         priority=choice.priority,
@@ -88,6 +93,11 @@ def _selected(
         flags=_flags(facts, layer, choice, size),
         notes=(*notes, *(note for note in more if note)),
     )
+
+
+def _error(choice: Choice, layer: Layer) -> str | None:
+    """Return what vLLM raises for a layer, at selection or at start."""
+    return _sentence(choice, layer) if choice.error else _prefill_error(choice, layer)
 
 
 def _prefill_error(choice: Choice, layer: Layer) -> str | None:
@@ -220,7 +230,7 @@ def _with_aiter(
         return ""
     switched = facts_of_machine(machine, aiter_env=True)[0]
     other = _choice(table, switched, group, layer)
-    if other.pick in (None, choice.pick) or _prefill_error(other, layer):
+    if other.pick == choice.pick or _error(other, layer):
         return ""
     change = f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick}"
     return f"{change} (--engine-env sets it; vLLM's default is off)"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from attnctl.engines.vllm.environment import AITER, BATCH_INVARIANT
 from attnctl.engines.vllm.facts import Facts, Layer
-from attnctl.engines.vllm.rules import Backend, Table
-from attnctl.engines.vllm.selector import prefill_backend
+from attnctl.engines.vllm.rules import Backend
 from attnctl.engines.vllm.validate import validate
 from attnctl.findings import Finding
 
@@ -56,11 +55,18 @@ def _removes(code: str, now: set[str], then: set[str]) -> bool:
     return code not in then and (code == "package_missing" or then <= now)
 
 
-def prefill_fix(table: Table, facts: Facts, layer: Layer) -> str:
-    """The one change that gives a latent layer a prefill backend, as the end of a sentence."""
+def what_helps(
+    facts: Facts, layer: Layer, stated: bool, works: Callable[[Facts, Layer], bool]
+) -> str:
+    """Return the one change after which vLLM takes a layer that it refuses, "" where none does.
+
+    It ends a sentence. stated: as in `with_fixes`. works: whether vLLM takes a layer.
+    """
     for change, other, altered in _trials(facts, layer):
-        if prefill_backend(table, other, altered) is not None:
+        if not (stated and change == AUTO) and works(other, altered):
             return f"; what helps is: {change}"
+    if layer.backend is not None and works(facts, msgspec.structs.replace(layer, backend=None)):
+        return "; what helps is: no --backend"
     return ""
 
 
