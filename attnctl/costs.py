@@ -78,8 +78,10 @@ def cost(
         if group.is_ssm:
             return _state_cost(decision, options, layers)
         if group.needs_kv_cache:
-            across = group.kind == "cross"
             own = options.max_model_len or max_position
+            if group.notes.get("merged_cross"):
+                own = None  # it keeps the encoder's tokens beside its own, however many those are
+            across = group.kind == "cross"
             return _kv_cost(decision, options, layers, max_encoder_position if across else own)
     except InputError as error:
         return Cost(layers=layers, note=f"not known: {error}")

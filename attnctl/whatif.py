@@ -1,6 +1,6 @@
 """Which single change would flip a decision: tried, not guessed.
 
-Every change that a user can make alone (an option, a package more or less, more ranks) is applied
+Every change that a user can make alone (an option, a package more or less, other ranks) is applied
 to the machine or the options, and the selection is run again.
 """
 
@@ -92,7 +92,9 @@ def _option_trials(layer: Layer, options: Options, machine: Machine) -> Iterator
         yield "no --block-size", (_with(options, block_size=None), machine)
     if options.backend:
         yield "no --backend", (_with(options, backend=()), machine)
-    yield f"--tp {2 * options.tp}", (_with(options, tp=2 * options.tp), machine)
+    for ranks in dict.fromkeys((1, options.tp // 2, 2 * options.tp)):
+        if ranks not in (0, options.tp):
+            yield f"--tp {ranks}", (_with(options, tp=ranks), machine)
 
 
 def _package_trials(registry: Registry, options: Options, machine: Machine) -> Iterator[Trial]:

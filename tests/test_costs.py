@@ -144,3 +144,10 @@ def test_the_encoders_length_is_read_where_the_file_bounds_it(
     keys = Keys(config, "", Ledger("config.json"), config["model_type"])
     found = encoder_length_of(keys)
     assert (found.value if found else None) == length
+
+
+def test_a_cache_of_both_stacks_gives_no_figure_for_a_sequence() -> None:
+    """Self- and cross-attention in one operation: the encoder's share is not known."""
+    merged = msgspec.structs.replace(LLAMA, notes={"merged_cross": "in one operation"})
+    found = cost(decided(merged, "paged"), Options(), max_position=4096)
+    assert (found.token_bytes, found.sequence_bytes) == (131072, None)

@@ -62,3 +62,14 @@ def test_what_would_leave_no_backend_stands_apart_from_what_gives_one() -> None:
     assert "--tp 2" not in gains
     assert "none" not in gains.partition("gives it")[2]
     assert "without torch" in losses
+
+
+def test_fewer_ranks_are_tried_as_well_as_more() -> None:
+    """Eight of 32 heads on 12 ranks: six ranks do not serve either, one does."""
+    report = asked(tp=12)
+    (one,) = report.groups
+    assert one.what_if is not None
+    assert [f.change for f in one.what_if if f.after and f.change.startswith("--tp")] == ["--tp 1"]
+    (four,) = asked(tp=4).groups
+    assert four.what_if is not None
+    assert not [f for f in four.what_if if f.change.startswith("--tp")]

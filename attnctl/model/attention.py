@@ -59,6 +59,7 @@ MAX_POSITION = (
     "n_ctx",
     "context_length",
     "max_seqlen",
+    "max_target_positions",
 )
 _MULTI_QUERY = ("multi_query", "attn_config.multi_query", "multi_query_attention")
 

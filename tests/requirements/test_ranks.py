@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from attnctl.answer import answer
+from attnctl.assume import Assumption
 from attnctl.costs import cost
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec, State
+from attnctl.registry import load
 from attnctl.requirements.ranks import undivided
 from tests import machine_factory as box
 from tests.layer_factory import decide, group, latent
@@ -79,3 +82,20 @@ def test_no_heads_vanish_from_a_layer_or_its_cost() -> None:
     found = cost(decide(layers, box.cuda(9), tp=3), Options(tp=3))
     assert (found.token_bytes, found.sequence_bytes) == (0, None)
     assert found.text() == "not known: 32 query heads; 8 KV heads do not divide by --tp 3"
+
+
+def test_the_answer_is_no_and_another_number_of_ranks_is_what_would_change_it() -> None:
+    """Exit code 1, and --what-if names the ranks that would serve."""
+    layers = group()
+    spec = ModelSpec(model_type="invented", groups=(layers,), dtype="bfloat16")
+    report = answer(spec, Assumption(box.cuda(9)), load(), Options(tp=3), what_if=True)
+    assert report.exit_code == 1
+    (one,) = report.groups
+    assert one.what_if is not None
+    assert {f.change: f.after for f in one.what_if if f.after} == {"--tp 1": "FLASH_ATTN"}
+
+
+def test_every_backend_is_asked_once() -> None:
+    """No declaration names the rule, and none escapes it."""
+    for backend in load().backends:
+        assert [rule.code for rule in backend.rules].count("tensor_parallel") == 1
