@@ -30,7 +30,7 @@ def tensor_parallel() -> Rule:
 
 def undivided(group: LayerGroup, tp: int) -> str:
     """Return the counts of a layer that do not divide among tp ranks, in words; "" if all do."""
-    return "; ".join(text for text, good in _counts(group, tp) if not good)
+    return " and ".join(text for text, good in _counts(group, tp) if not good)
 
 
 def _counts(group: LayerGroup, tp: int) -> list[tuple[str, bool]]:

@@ -25,7 +25,7 @@ def state(kind: str, **counts: int) -> LayerGroup:
         (group(), 1, ""),
         (group(), 8, ""),
         (group(), 32, ""),  # each KV head four times
-        (group(), 3, "32 query heads; 8 KV heads"),
+        (group(), 3, "32 query heads and 8 KV heads"),
         (group(num_heads=48, num_kv_heads=8), 12, "8 KV heads"),
         (group(num_heads=48, num_kv_heads=8), 16, ""),
         (group(num_heads=None, num_kv_heads=None), 5, ""),
@@ -81,7 +81,7 @@ def test_no_heads_vanish_from_a_layer_or_its_cost() -> None:
     assert (layer.heads, layer.kv_heads) == (11, 3)
     found = cost(decide(layers, box.cuda(9), tp=3), Options(tp=3))
     assert (found.token_bytes, found.sequence_bytes) == (0, None)
-    assert found.text() == "not known: 32 query heads; 8 KV heads do not divide by --tp 3"
+    assert found.text() == "not known: 32 query heads and 8 KV heads do not divide by --tp 3"
 
 
 def test_the_answer_is_no_and_another_number_of_ranks_is_what_would_change_it() -> None:
