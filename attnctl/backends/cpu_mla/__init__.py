@@ -1,4 +1,4 @@
-"""CPU_MLA: the bundled C++ kernel for latent attention."""
+"""CPU_MLA: latent attention on a processor, in plain torch (float32) so far."""
 
 from attnctl.registry import Backend, Rank
 from attnctl.requirements import (

@@ -1,4 +1,4 @@
-"""CPU_MLA_SPARSE: the bundled C++ kernel for sparse latent attention."""
+"""CPU_MLA_SPARSE: sparse latent attention on a processor, in plain torch (float32) so far."""
 
 from attnctl.registry import Backend, Rank
 from attnctl.requirements import (
