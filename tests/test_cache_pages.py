@@ -140,3 +140,19 @@ def test_senseless_sizes_are_refused() -> None:
     """A layer of no bytes per token has no block size."""
     with pytest.raises(InputError, match="at least one byte"):
         unify([PAGES_16], 0, 10, block_size=16)
+
+
+@pytest.mark.parametrize(
+    ("granule", "block", "page", "percent"),
+    [(16, 528, 2_162_688, 0.571), (32, 544, 2_228_224, 3.619), (64, 576, 2_359_296, 9.714)],
+)
+def test_a_coarser_kernel_pays_for_its_page_in_padding(
+    granule: int, block: int, page: int, percent: float
+) -> None:
+    """8 KV heads x 128 in 2 bytes beside a state of 2,150,400 bytes: the state's size stays."""
+    kernel = KernelBlocks(sizes=(granule,))
+    found = unify([kernel], 8 * 128 * 2 * 2, 2_150_400, block_size=granule)
+    assert found is not None
+    assert (found.block_size, found.page_bytes, found.padded_page_bytes) == (block, page, page)
+    assert found.state_bytes == 2_150_400
+    assert round(100 * (page / found.state_bytes - 1), 3) == percent
