@@ -113,7 +113,7 @@ def load() -> Registry:
     for source in (*_built_in(), *_installed()):
         try:
             backend = _checked(source, backends)
-        except Exception as error:  # a plug-in may raise anything; it is reported, never fatal
+        except (Exception, SystemExit) as error:  # a plug-in may raise anything: never fatal
             broken.append(Broken(source.name, source.origin, f"{type(error).__name__}: {error}"))
         else:
             backends[backend.name] = backend
@@ -130,15 +130,26 @@ class _Source(NamedTuple):
 
 
 def _checked(source: _Source, taken: dict[str, Backend]) -> Backend:
-    found = source.read()
+    found = source.read() if source.origin == BUILT_IN else _quietly(source.read)
     if not isinstance(found, Backend):
         raise TypeError(f"expected a Backend, found {type(found).__name__}")
-    if source.origin == BUILT_IN and found.name.lower() != source.name:
+    if source.origin != BUILT_IN:
+        # ours are checked by tests, so that no command pays for it
+        from attnctl.declared import check
+
+        check(found, taken)
+    elif found.name.lower() != source.name:
         raise ValueError(f"the folder {source.name} declares {found.name}")
-    if found.name in taken:
-        raise ValueError(f"the name {found.name} is taken by {taken[found.name].origin}")
     rules = (*found.rules, *EVERYWHERE)
     return msgspec.structs.replace(found, origin=source.origin, module=source.module, rules=rules)
+
+
+def _quietly(read: Callable[[], object]) -> object:
+    """What a plug-in declares; what it prints goes to standard error, away from the answer."""
+    from contextlib import redirect_stdout
+
+    with redirect_stdout(sys.stderr):
+        return read()
 
 
 def _built_in() -> Iterator[_Source]:
