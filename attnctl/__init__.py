@@ -19,20 +19,37 @@ if TYPE_CHECKING:
     from attnctl.model import read_model as read_model
     from attnctl.model.spec import ModelSpec as ModelSpec
     from attnctl.probe import probe as probe
+    from attnctl.registry import load as load_registry
+    from attnctl.runtime import open_backend as open_backend
     from attnctl.select import select as select
+    from attnctl.select import select_model as select_model
 
-# public name -> the module that defines it
+# public name -> the module that defines it, and its name there where that is another
 _HOMES = {
     "Decision": "attnctl.decision",
     "Machine": "attnctl.machine",
     "ModelSpec": "attnctl.model.spec",
     "Options": "attnctl.layer",
+    "load_registry": "attnctl.registry:load",
+    "open_backend": "attnctl.runtime",
     "probe": "attnctl.probe",
     "read_model": "attnctl.model",
     "select": "attnctl.select",
+    "select_model": "attnctl.select",
 }
 
-__all__ = ["Decision", "Machine", "ModelSpec", "Options", "probe", "read_model", "select"]
+__all__ = [
+    "Decision",
+    "Machine",
+    "ModelSpec",
+    "Options",
+    "load_registry",
+    "open_backend",
+    "probe",
+    "read_model",
+    "select",
+    "select_model",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -40,7 +57,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'attnctl' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:

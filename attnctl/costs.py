@@ -124,7 +124,13 @@ def _layer_token_bytes(decision: Decision, options: Options) -> int:
     group, kv_dtype, dtype = decision.group, decision.kv_cache_dtype, decision.dtype
     if group.head_size is None or group.num_kv_heads is None:
         raise InputError("the configuration gives no head size or no KV heads")
-    if decision.op in ("mla", "mla_sparse"):
+    ratio = group.notes.get("compress_ratio")
+    if ratio:
+        raise InputError(
+            f"one row per {ratio} tokens of context beside a window is not counted here"
+        )
+    # DeepSeek V4's window keeps one row that is both key and value
+    if ratio == 0 or decision.op in ("mla", "mla_sparse"):
         return latent_bytes(group.head_size, kv_dtype, dtype)
     width_v = group.head_size_v or group.head_size
     return token_bytes(group.num_kv_heads, group.head_size, width_v, kv_dtype, dtype, options.tp)

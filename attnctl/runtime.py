@@ -1,10 +1,16 @@
 """The library call: what a user's own program does with the backend that a decision picked.
 
-    backend = attnctl.open_backend("TRITON_ATTN")
-    cache = torch.empty(backend.cache_shape(N, P, Hk, D), dtype=..., device=...)
-    metadata = backend.build_metadata(query_start_loc, seq_lens, block_table, slot_mapping, ...)
-    backend.write_cache(key, value, cache, metadata)
+    backend = attnctl.open_backend("CPU_ATTN")
+    cache = torch.empty(backend.cache_shape(N, P, Hk, D), dtype=torch.bfloat16)
+    metadata = backend.build_metadata(
+        query_start_loc, seq_lens, block_table, slot_mapping, max_query_len=..., max_seq_len=...
+    )
+    params = attnctl.ops.paged.Paged(scale=D**-0.5)
+    backend.write_cache(key, value, cache, metadata, params)
     out = backend.forward(query, cache, metadata, params)
+
+P is a size that the backend takes (16 and its multiples; 32 for CPU_ATTN, 64 for AITER's unified
+attention): cache_shape refuses another.
 
 A backend that keeps states instead of a cache (is_ssm) has no write_cache: its forward reads each
 sequence's state from a slot of a pool and leaves the new one there.

@@ -151,3 +151,21 @@ def test_a_cache_of_both_stacks_gives_no_figure_for_a_sequence() -> None:
     merged = msgspec.structs.replace(LLAMA, notes={"merged_cross": "in one operation"})
     found = cost(decided(merged, "paged"), Options(), max_position=4096)
     assert (found.token_bytes, found.sequence_bytes) == (131072, None)
+
+
+def test_compressed_contexts_are_not_guessed_and_a_shared_row_is_counted_once() -> None:
+    """DeepSeek V4: 512 x 2 bytes in window layers; where context is compressed, no figure."""
+    window = LayerGroup(
+        kind="sliding",
+        layers=(0, 1),
+        num_heads=64,
+        num_kv_heads=1,
+        head_size=512,
+        window=128,
+        notes={"compress_ratio": 0, "k_equals_v": True},
+    )
+    assert cost(decided(window, "paged"), Options()).token_bytes == 2 * 512 * 2
+    packed = msgspec.structs.replace(window, kind="mla", notes={"compress_ratio": 128})
+    found = cost(decided(packed, "mla"), Options(max_model_len=1 << 20))
+    assert (found.token_bytes, found.sequence_bytes) == (0, None)
+    assert "128 tokens" in found.text()
