@@ -71,6 +71,8 @@ def cost(
     """
     group = decision.group
     layers = len(group.layers) - len(group.kv_shared_from)
+    if layers == 0:
+        return Cost(layers=0)
     uneven = undivided(group, options.tp)
     if uneven and decision.op is not None:
         return Cost(layers=layers, note=f"not known: {uneven} do not divide by --tp {options.tp}")

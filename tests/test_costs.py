@@ -169,3 +169,11 @@ def test_compressed_contexts_are_not_guessed_and_a_shared_row_is_counted_once() 
     found = cost(decided(packed, "mla"), Options(max_model_len=1 << 20))
     assert (found.token_bytes, found.sequence_bytes) == (0, None)
     assert "128 tokens" in found.text()
+
+
+def test_a_group_that_only_reads_anothers_cache_shows_no_pages() -> None:
+    """Gemma 3n's last layers keep nothing: no pages, no bytes."""
+    readers = msgspec.structs.replace(LLAMA, layers=(30, 31), kv_shared_from={30: 28, 31: 29})
+    found = cost(decided(readers, "paged"), Options(), max_position=4096)
+    assert found == Cost(layers=0)
+    assert found.text() == "nothing is kept"

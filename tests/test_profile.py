@@ -288,3 +288,14 @@ def test_a_file_that_is_no_profile_is_one_sentence(text: bytes, says: str) -> No
         parse(text, "p.json")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_entry_may_leave_out_the_value_width() -> None:
+    """V is as wide as K where a profile does not say otherwise."""
+    timed = profile((100.0, 1.0), names=("B1", "B2"))
+    entry = timed.entries[0]
+    short = msgspec.structs.replace(entry.shape, head_size_v=None)
+    written = msgspec.structs.replace(timed, entries=(msgspec.structs.replace(entry, shape=short),))
+    order = measured_order(written, LAYER, ["B1", "B2"])
+    assert order is not None
+    assert order.names == ("B2", "B1")

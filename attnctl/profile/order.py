@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from attnctl.layer import Layer
-from attnctl.profile.document import Entry, Point, Profile, shape_of
+from attnctl.profile.document import Entry, Point, Profile, Shape, shape_of
 
 TIE = 1.02
 """Within 2 % the earlier backend of the default order keeps its place."""
@@ -68,7 +68,14 @@ def _shared_points(entry: Entry, timed: list[str]) -> list[Point]:
 
 def _entry(profile: Profile, layer: Layer) -> Entry | None:
     shape = shape_of(layer)
-    return next((entry for entry in profile.entries if entry.shape == shape), None)
+    return next((entry for entry in profile.entries if _full(entry.shape) == shape), None)
+
+
+def _full(shape: Shape) -> Shape:
+    """The shape with its V width said, which is K's where it is left out."""
+    if shape.head_size_v is not None:
+        return shape
+    return msgspec.structs.replace(shape, head_size_v=shape.head_size)
 
 
 def _alive(entry: Entry, name: str, kernels: dict[str, str]) -> bool:
