@@ -52,6 +52,15 @@ def write_whole(path: str, data: bytes) -> None:
         raise InputError(f"{path} cannot be written: {reason(error)}") from error
 
 
+def refuse_unwritable(path: str) -> None:
+    """InputError where no file can be written there: its folder is missing, or it is a folder."""
+    if os.path.isdir(path):  # noqa: PTH112
+        raise InputError(f"{path} cannot be written: it is a folder; name a file")
+    folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    if not os.path.isdir(folder):  # noqa: PTH112
+        raise InputError(f"{path} cannot be written: its folder does not exist")
+
+
 def same_file(one: str, other: str) -> bool:
     """Whether two names lead to one file, which need not be there yet."""
     try:

@@ -6,11 +6,11 @@ Triton backends run in Triton's interpreter, where only rules about the layer ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from attnctl.exits import Exit
+from attnctl.exits import Exit, InputError
 from attnctl.findings import Finding, Verdict
 from attnctl.machine import Machine, Vendor
 from attnctl.ops.case import Case
@@ -43,7 +43,7 @@ def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
     seen = _without_gpus(machine) if device == "cpu" else machine
     runnable, refused = [], []
     for asked in wanted:
-        if _op(asked) not in backend.ops:
+        if not takes(backend, asked):
             continue
         one = _paged_for(asked, backend, seen.platform)
         subject = subject_of(seen, layer_for(one))
@@ -54,6 +54,31 @@ def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
         else:
             runnable.append(one.text)
     return Plan(backend.name, device, level, tuple(runnable), tuple(refused))
+
+
+def thinned(plan: Plan) -> Plan:
+    """Every fourth case that the backend runs, one at least where it runs any."""
+    return msgspec.structs.replace(plan, runnable=plan.runnable[::4])
+
+
+def takes(backend: Backend, case: Case) -> bool:
+    """Whether the case's operation is one that the backend computes, whatever its rules say."""
+    return _op(case) in backend.ops
+
+
+def refuse_untaken(cases: Iterable[Case], backends: Sequence[Backend]) -> None:
+    """InputError for the first case whose operation none of the backends computes."""
+    for one in cases:
+        if any(takes(backend, one) for backend in backends):
+            continue
+        if len(backends) == 1:
+            (only,) = backends
+            computed = ", ".join(only.ops)
+            raise InputError(
+                f"{one}: {only.name} does not compute {_op(one)}; it computes {computed}"
+            )
+        names = ", ".join(backend.name for backend in backends)
+        raise InputError(f"{one}: none of {names} computes {_op(one)}")
 
 
 def run_plan(plan: Plan, timeout_s: float, runner: Runner = try_cases) -> Iterator[Trial]:

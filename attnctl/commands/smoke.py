@@ -43,7 +43,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="'op(...)'", help="One case, as a failure prints it. Repeatable."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Every fourth case.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Every fourth case of each.")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Limit of one case.")] = 60.0,
     listing: Annotated[bool, typer.Option("--list", help="Name the cases and run none.")] = False,
     junit: Annotated[
@@ -52,20 +52,29 @@ def command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
-    from attnctl.exits import Exit
+    from attnctl.exits import Exit, InputError
+    from attnctl.files import refuse_unwritable
     from attnctl.registry import load
     from attnctl.render.smoke import Progress, listing_view, smoke_view
     from attnctl.run import ended_by_signals
-    from attnctl.smoke import plan, report, run_plan, summary
+    from attnctl.smoke import plan, refuse_untaken, report, run_plan, summary, thinned
 
     output = ctx.obj.output
     to_stdout = junit is not None and output.is_at(junit)
+    if every and backend:
+        raise InputError("smoke: --all and --backend name different runs: leave out one of them")
     _check(every or bool(backend) or listing, timeout, json and to_stdout)
+    if junit is not None and not to_stdout:
+        refuse_unwritable(junit)  # now, and not after a run of many minutes
     registry = load()
     backends = _backends(backend, registry)
-    cases = _cases(case, quick)
+    cases = _cases(case)
+    if case:
+        refuse_untaken(cases, backends)
     machine = _machine()
     plans = [plan(one, machine, cases) for one in backends]
+    if quick and not case:  # a case that was named is wanted
+        plans = [thinned(one) for one in plans]
     if listing:
         output.json(plans) if json else output.view(listing_view(plans))
         raise typer.Exit(Exit.OK)
@@ -78,7 +87,7 @@ def command(
         output.json(found)
     elif not to_stdout:
         output.view(smoke_view(found))
-    if junit is not None:  # after the answer, which a folder that is not there must not cost
+    if junit is not None:  # after the answer, which a disk that is full must not cost
         from attnctl.junit import junit_file
 
         output.save(junit_file(found), junit)
@@ -125,11 +134,10 @@ def _refuse_planned(names: set[str]) -> None:
         raise InputError(f"smoke: {text}: no kernel is written yet, so there is nothing to run")
 
 
-def _cases(texts: list[str] | None, quick: bool) -> tuple[Case, ...]:
+def _cases(texts: list[str] | None) -> tuple[Case, ...]:
     from attnctl.ops.case import split_case
     from attnctl.ops.catalog import all_cases, case_of
 
     if texts:
         return tuple(case_of(*split_case(text)) for text in texts)
-    cases = all_cases()
-    return cases[::4] if quick else cases
+    return all_cases()

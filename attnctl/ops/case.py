@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
         return self.count(name) or None
 
 
-def make_case(op: str, defaults: Mapping[str, Value], **changes: Value) -> Case:
+def make_case(op: str, defaults: Mapping[str, Value], /, **changes: Value) -> Case:
     """The case with these parameters changed from the defaults. InputError on an unknown one."""
     unknown = [name for name in changes if name not in defaults]
     if unknown:
@@ -70,7 +70,10 @@ def split_case(text: str) -> tuple[str, dict[str, Value]]:
         name, equals, value = part.partition("=")
         if not equals:
             raise InputError(f"{text!r}: {part!r} is not name=value")
-        params[name.strip()] = _read(value.strip())
+        name = name.strip()
+        if name in params:
+            raise InputError(f"{text!r}: {name} is given twice")
+        params[name] = _read(value.strip())
     return found["op"], params
 
 

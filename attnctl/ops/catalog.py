@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl.exits import InputError
+from attnctl.ops.case_values import refuse_impossible
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +60,13 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def case_of(op: str, params: Mapping[str, Value]) -> Case:
-    """The case of a text that was pasted back. InputError: no such operation or parameter."""
-    found: Case = _module(_operation(op).cases).case_of(op, params)
+    """The case of a text that was pasted back.
+
+    InputError: no such operation or parameter, or values of which no inputs can be made.
+    """
+    module = _module(_operation(op).cases)
+    found: Case = module.case_of(op, params)
+    refuse_impossible(found, module.case_of(op, {}).params)
     return found
 
 

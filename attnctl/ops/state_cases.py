@@ -65,7 +65,7 @@ channel; limits: dt kept in [0.01, 0.5]. columns: of the conv state, 0 for as ma
 layout: SD (columns first in memory) or DS. head_v_dim 0: as head_dim."""
 
 
-def case(op: str, **changes: Value) -> Case:
+def case(op: str, /, **changes: Value) -> Case:
     return make_case(op, {**COMMON, **DEFAULTS[op]}, **changes)
 
 

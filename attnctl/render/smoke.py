@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from attnctl.findings import Finding
 from attnctl.render.view import Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.smoke import Plan
 from attnctl.trials import BAD, BackendTrials, SmokeReport, Trial
@@ -56,16 +58,46 @@ def smoke_view(report: SmokeReport) -> View:
         if trial.status in BAD
         for block in _failure(backend, trial)
     ]
-    return (Table(columns, rows), *bad, Line(_sum(report)))
+    return (Table(columns, rows), *bad, *_idle(report), Line(_sum(report)))
 
 
 def listing_view(plans: Sequence[Plan]) -> View:
     blocks: list[Heading | Line | Table] = []
     for plan in plans:
         blocks.append(Heading(f"{plan.backend}: {len(plan.runnable)} cases, {plan.level}"))
+        if not plan.runnable:
+            blocks.append(Line(Mark(why_nothing(plan.refused), "warn"), 2))
         blocks += [Line(text, 2) for text in plan.runnable]
         blocks += [Line(Mark(f"{t.case} [{t.status}]", "dim"), 2) for t in plan.refused]
     return tuple(blocks)
+
+
+def _idle(report: SmokeReport) -> list[Line]:
+    """A line per backend that ran nothing, with its reasons."""
+    return [
+        Line(Mark(f"{one.backend}: {why_nothing(one.trials)}", "warn"))
+        for one in report.backends
+        if not one.ran
+    ]
+
+
+def why_nothing(refused: Sequence[Trial]) -> str:
+    """What most of the refused cases lack, with how many they are."""
+    if not refused:
+        return "none of the cases is of an operation that it computes"
+    counts = Counter(trial.status for trial in refused)
+    numbers = ", ".join(f"{number} {status}" for status, number in counts.most_common())
+    # of one case as of all: what stands in every case's way, else what does in most
+    found = Counter(reason for trial in refused for reason in dict.fromkeys(trial.reasons))
+    common = [reason for reason, number in found.items() if number == len(refused)]
+    reasons = common or [reason for reason, _ in found.most_common(2)]
+    said = [_said(one, "" if common else f" ({found[one]} of them)") for one in reasons]
+    return f"{numbers}: {'; '.join(said)}"
+
+
+def _said(reason: Finding, share: str) -> str:
+    fix = f" [{reason.fix}]" if reason.fix else ""
+    return f"{reason.code}: wants {reason.wanted}, found {reason.found}{fix}{share}"
 
 
 def _row(backend: BackendTrials) -> tuple[Cell, ...]:
@@ -90,7 +122,14 @@ def _failure(backend: BackendTrials, trial: Trial) -> list[Line]:
 
 def _sum(report: SmokeReport) -> Cell:
     if not report.ran:
-        return Mark("nothing ran: no backend's kernels could be tried on this machine", "bad")
+        taken = any(backend.trials for backend in report.backends)
+        why = "every case was refused" if taken else "no backend computes any of the cases"
+        return Mark(f"nothing ran: {why}", "bad")
     passed = report.ran - report.bad
     style: Style = "bad" if report.bad else "good"
-    return Mark(f"{passed} of {report.ran} cases passed on {len(report.backends)} backends", style)
+    return Mark(f"{passed} of {report.ran} cases passed on {_backends(report)}", style)
+
+
+def _backends(report: SmokeReport) -> str:
+    count = sum(backend.ran > 0 for backend in report.backends)
+    return f"{count} backend{'' if count == 1 else 's'}"
