@@ -1,0 +1,70 @@
+"""What smoke's screens say where a backend ran nothing."""
+
+from __future__ import annotations
+
+from attnctl.findings import Finding, unmet
+from attnctl.ops.catalog import all_cases
+from attnctl.registry import load
+from attnctl.render.plain import plain
+from attnctl.render.smoke import listing_view, smoke_view, why_nothing
+from attnctl.smoke import plan, report, summary
+from attnctl.trials import BackendTrials, Trial
+from tests import machine_factory as box
+
+TORCH = unmet("package", "torch", "not installed", fix="pip install torch")
+FP8 = unmet("kv_cache_dtype", "auto", "fp8")
+SINKS = unmet("sinks", "no sinks", "sinks")
+
+
+def refused(*reasons: Finding) -> Trial:
+    return Trial("paged()", "unsupported", reasons=reasons)
+
+
+def test_what_every_case_lacks_is_the_reason() -> None:
+    """A lack of one case beside it is left out; the fix is named."""
+    said = why_nothing([refused(TORCH), refused(TORCH, FP8), refused(TORCH)])
+    assert said == ("3 unsupported: package: wants torch, found not installed [pip install torch]")
+
+
+def test_where_no_lack_is_common_the_two_most_frequent_are_named_with_their_counts() -> None:
+    """Unknown cases are counted apart."""
+    unsure = Trial("paged()", "unknown", reasons=(SINKS,))
+    said = why_nothing([refused(FP8), refused(FP8), unsure])
+    assert said == (
+        "2 unsupported, 1 unknown: kv_cache_dtype: wants auto, found fp8 (2 of them); "
+        "sinks: wants no sinks, found sinks (1 of them)"
+    )
+
+
+def test_a_run_of_nothing_says_why_for_each_backend() -> None:
+    """The last sentence blames the cases, or what refused them, and never the machine alone."""
+    idle = BackendTrials("CPU_ATTN", "cpu", "none", (refused(TORCH),))
+    other = BackendTrials("GDN_ATTN", "cpu", "none", ())
+    lines = plain(smoke_view(report([idle, other]))).splitlines()
+    assert "CPU_ATTN: 1 unsupported: package: wants torch, found not installed" in lines[-3]
+    assert lines[-2] == "GDN_ATTN: none of the cases is of an operation that it computes"
+    assert lines[-1] == "nothing ran: every case was refused"
+    assert plain(smoke_view(report([other]))).splitlines()[-1] == (
+        "nothing ran: no backend computes any of the cases"
+    )
+
+
+def test_the_sum_counts_the_backends_that_ran_a_case() -> None:
+    """One that refused all of its cases proved nothing."""
+    ran = BackendTrials("CPU_ATTN", "cpu", "device", (Trial("paged()", "pass"),))
+    idle = BackendTrials("FLASH_ATTN", "cuda", "none", (refused(TORCH),))
+    lines = plain(smoke_view(report([ran, idle]))).splitlines()
+    assert lines[-1] == "1 of 1 cases passed on 1 backend"
+    assert not any(line.startswith("CPU_ATTN:") for line in lines)
+
+
+def test_the_list_says_why_a_backend_has_no_case() -> None:
+    """On a processor without torch nothing of CPU_ATTN's runs."""
+    backend = load().get("CPU_ATTN")
+    assert backend is not None
+    found = plan(backend, box.cpu(packages=()), all_cases())
+    lines = plain(listing_view([found])).splitlines()
+    assert lines[0] == "CPU_ATTN: 0 cases, device"
+    assert "unsupported: " in lines[1]
+    assert "torch" in lines[1]
+    assert summary(found, found.refused).level == "none"
