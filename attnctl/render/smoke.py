@@ -73,18 +73,22 @@ def listing_view(plans: Sequence[Plan]) -> View:
 
 
 def _idle(report: SmokeReport) -> list[Line]:
-    """A line per backend that ran nothing, with its reasons."""
-    return [
-        Line(Mark(f"{one.backend}: {why_nothing(one.trials)}", "warn"))
+    """A line per backend that ran nothing, with its reasons; one for all that had no case."""
+    said = [
+        f"{one.backend}: {why_nothing(one.trials)}"
         for one in report.backends
-        if not one.ran
+        if one.trials and not one.ran
     ]
+    without = [one.backend for one in report.backends if not one.trials]
+    if without:
+        said.append(f"{', '.join(without)}: {why_nothing(())}")
+    return [Line(Mark(text, "warn")) for text in said]
 
 
 def why_nothing(refused: Sequence[Trial]) -> str:
     """What most of the refused cases lack, with how many they are."""
     if not refused:
-        return "none of the cases is of an operation that it computes"
+        return "none of the cases is of an operation computed there"
     counts = Counter(trial.status for trial in refused)
     numbers = ", ".join(f"{number} {status}" for status, number in counts.most_common())
     # of one case as of all: what stands in every case's way, else what does in most

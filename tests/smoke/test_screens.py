@@ -40,9 +40,10 @@ def test_a_run_of_nothing_says_why_for_each_backend() -> None:
     """The last sentence blames the cases, or what refused them, and never the machine alone."""
     idle = BackendTrials("CPU_ATTN", "cpu", "none", (refused(TORCH),))
     other = BackendTrials("GDN_ATTN", "cpu", "none", ())
-    lines = plain(smoke_view(report([idle, other]))).splitlines()
+    third = BackendTrials("CPU_MLA", "cpu", "none", ())
+    lines = plain(smoke_view(report([idle, other, third]))).splitlines()
     assert "CPU_ATTN: 1 unsupported: package: wants torch, found not installed" in lines[-3]
-    assert lines[-2] == "GDN_ATTN: none of the cases is of an operation that it computes"
+    assert lines[-2] == ("GDN_ATTN, CPU_MLA: none of the cases is of an operation computed there")
     assert lines[-1] == "nothing ran: every case was refused"
     assert plain(smoke_view(report([other]))).splitlines()[-1] == (
         "nothing ran: no backend computes any of the cases"
