@@ -5,19 +5,25 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
 from attnctl.findings import Finding
+from attnctl.kernels.cpu.checks import (
+    CheckedMetadata,
+    check_batch,
+    check_cache,
+    check_pages,
+    check_params,
+    check_query,
+    check_sizes,
+    check_write,
+)
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 if TYPE_CHECKING:
     from attnctl.kernels.cpu import Kernels
     from attnctl.probe.host import Host
-
-BLOCK_MULTIPLE = 32
 
 
 class CpuAttention:
@@ -27,6 +33,7 @@ class CpuAttention:
         self._host = host
         self._kernels: Kernels | None = None
         self._finding: Finding | None = None
+        self._paged: tuple[Metadata, int, int] | None = None
 
     def get_name(self) -> str:
         return "CPU_ATTN"
@@ -44,14 +51,11 @@ class CpuAttention:
     ) -> tuple[int, ...]:
         """(N, P, Hk, D + Dv), K before V. Any strides work; cache_stride_order says the best.
 
-        InputError: block_size is no multiple of 32.
+        InputError: block_size is no multiple of 32, a head size none of 8 from 16 on, or a size is
+        no positive integer.
         """
-        if block_size < 1 or block_size % BLOCK_MULTIPLE:
-            raise InputError(
-                f"CPU_ATTN: block_size must be a multiple of {BLOCK_MULTIPLE}; it is {block_size}. "
-                f"Try {max(BLOCK_MULTIPLE, -(-block_size // BLOCK_MULTIPLE) * BLOCK_MULTIPLE)}"
-            )
         width_v = head_size if head_size_v is None else head_size_v
+        check_sizes(num_blocks, block_size, num_kv_heads, head_size, width_v)
         return (num_blocks, block_size, num_kv_heads, head_size + width_v)
 
     def cache_stride_order(self) -> tuple[int, ...]:
@@ -78,26 +82,34 @@ class CpuAttention:
         max_query_len: int,
         max_seq_len: int,
     ) -> Metadata:
-        return Metadata(
-            query_start_loc=query_start_loc.to(torch.int32).contiguous(),
-            seq_lens=seq_lens.to(torch.int32).contiguous(),
-            block_table=block_table.to(torch.int32).contiguous(),
-            slot_mapping=slot_mapping.to(torch.int64).contiguous(),
-            max_query_len=max_query_len,
-            max_seq_len=max_seq_len,
+        """The batch, read and checked once: do not change its tensors while it is in use.
+
+        InputError: its tensors contradict each other.
+        """
+        return check_batch(
+            Metadata(
+                query_start_loc=query_start_loc,
+                seq_lens=seq_lens,
+                block_table=block_table,
+                slot_mapping=slot_mapping,
+                max_query_len=max_query_len,
+                max_seq_len=max_seq_len,
+            )
         )
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
+        """InputError where rows, slots and cache do not fit together; nothing is written then."""
+        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        check_write(key, value, cache, checked, params)
         width = key.shape[2]
-        _check_scales(cache, params)
         (self._kernels or self._open()).write(
             key,
             value,
             cache[..., :width],
             cache[..., width:],
-            metadata.slot_mapping,
+            checked.slot_mapping,
             params.k_scale,
             params.v_scale,
         )
@@ -111,22 +123,26 @@ class CpuAttention:
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError where the tensors do not fit together."""
+        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        check_query(query, cache, checked, out)
+        check_cache(cache, params)
         tokens, heads, width = query.shape
-        if heads % cache.shape[2]:
-            raise InputError(
-                f"CPU_ATTN: {heads} query heads do not divide by the cache's {cache.shape[2]} KV "
-                "heads; pass the cache as cache_shape gives it: (N, P, Hk, D + Dv)"
-            )
-        _check_scales(cache, params)
+        check_params(params, heads, checked.seq_lens.shape[0])
+        blocks, page, _, _ = cache.shape
+        last = self._paged
+        # the layers of a model share a batch: its block table is looked through once
+        if last is None or last[0] is not checked or last[1:] != (blocks, page):
+            check_pages(checked, blocks, page)
+            self._paged = (checked, blocks, page)
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
         (self._kernels or self._open()).attend(
             query,
             cache[..., :width],
             cache[..., width:],
-            metadata.block_table,
-            metadata.query_start_loc,
-            metadata.seq_lens,
+            checked.block_table,
+            checked.query_start_loc,
+            checked.seq_lens,
             params,
             out,
         )
@@ -145,14 +161,6 @@ class CpuAttention:
                     stacklevel=3,
                 )
         return self._kernels
-
-
-def _check_scales(cache: Tensor, params: Paged) -> None:
-    tensors = isinstance(params.k_scale, Tensor), isinstance(params.v_scale, Tensor)
-    per_token = cache.dtype is torch.int8
-    if tensors != (per_token, per_token):
-        wanted = "tensors [N, P, Hk] float32" if per_token else "numbers"
-        raise InputError(f"CPU_ATTN: a {cache.dtype} cache takes k_scale and v_scale as {wanted}")
 
 
 RUNTIME = CpuAttention()

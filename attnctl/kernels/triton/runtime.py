@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+import torch
 from torch import Tensor
 
+from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, views
 from attnctl.kernels.triton import Knobs, paged_attention, write_cache
 from attnctl.ops.paged import Paged
@@ -22,6 +26,7 @@ class TritonAttention(PackedCache):
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """One launch; slots of -1 and rows past the slots are left alone."""
+        _check_device(self.name, cache)
         write_cache(
             key,
             value,
@@ -40,6 +45,7 @@ class TritonAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv]. Launches by shapes alone and waits for nothing: a CUDA graph can hold it."""
+        _check_device(self.name, query)
         return paged_attention(
             query,
             *views(cache, query.shape[2]),
@@ -52,3 +58,18 @@ class TritonAttention(PackedCache):
             out=out,
             knobs=self._knobs,
         )
+
+
+def _check_device(name: str, tensor: Tensor) -> None:
+    """InputError: a tensor of the processor, and kernels that are not interpreted."""
+    if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
+        return
+    if torch.cuda.is_available():
+        raise InputError(
+            f"{name}: its tensors lie on the cpu; move them to the GPU, or set TRITON_INTERPRET=1 "
+            "before Python starts to try the kernels in Triton's interpreter"
+        )
+    raise InputError(
+        f"{name}: no GPU driver is active and its tensors lie on the cpu; set TRITON_INTERPRET=1 "
+        "before Python starts to try the kernels in Triton's interpreter, or use CPU_ATTN"
+    )
