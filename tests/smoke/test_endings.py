@@ -32,14 +32,20 @@ os._exit(0)
 def started(*words: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(PLUGINS), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.Popen(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # a shell's background job ignores the interrupt, and so would its children: one that is
+    # handled here is back at its default in the child
+    kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, *words],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 def worker_of(parent: subprocess.Popen[str]) -> psutil.Process:
