@@ -38,17 +38,40 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """One backend at one point: the median of `runs` rounds and their interquartile range."""
+    """One backend at one point: the median of `runs` rounds and their interquartile range.
+
+    Its best setting: kernel names the rival kernel of the backend where it has several, knobs what
+    differs from the bundled defaults. default_us: the median with the bundled kernel and defaults
+    in the same rounds. tried: how many settings were timed.
+    """
 
     backend: str
     median_us: float
     iqr_us: float = 0.0
     runs: int = 1
     knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
+    default_us: float | None = None
+    tried: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 < self.median_us < float("inf"):
-            raise ValueError(f"median_us must be a positive time, found {self.median_us}")
+        for name in ("median_us", "default_us"):
+            time = getattr(self, name)
+            if time is not None and not 0 < time < float("inf"):
+                raise ValueError(f"{name} must be a positive time, found {time}")
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that could not win at one point, and why.
+
+    pruned: a cost model or the device's limits ruled it out before it ran; the rest ran.
+    """
+
+    backend: str
+    knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
+    why: Literal["pruned", "wrong", "error", "crashed", "timeout"]
+    detail: str = ""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +83,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     query: int = 1
     weight: float = 1.0
     timings: tuple[Timing, ...]
+    rejected: tuple[Rejected, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
@@ -95,7 +119,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole document. bad_entries: those that did not read, each in one sentence."""
+    """A whole document. bad_entries: those that did not read, each in one sentence.
+
+    measured: the day, as 2026-11-30. conditions: how it was measured ("graph": "decode",
+    "l2": "cold", "clock_mhz": ...), for the reader.
+    """
 
     schema: str = SCHEMA
     name: str
@@ -103,6 +131,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     versions: Versions = Versions()
     measured: str = ""
     memory_bytes: int | None = None
+    conditions: dict[str, int | float | str | bool] = {}
     entries: tuple[Entry, ...] = ()
     bad_entries: tuple[str, ...] = ()
 
@@ -114,6 +143,7 @@ class _Envelope(msgspec.Struct, kw_only=True):
     versions: Versions = Versions()
     measured: str = ""
     memory_bytes: int | None = None
+    conditions: dict[str, int | float | str | bool] = {}
     entries: list[msgspec.Raw] = []
 
 
@@ -142,6 +172,7 @@ def parse(data: bytes, where: str) -> Profile:
         versions=envelope.versions,
         measured=envelope.measured,
         memory_bytes=envelope.memory_bytes,
+        conditions=envelope.conditions,
         entries=tuple(entries),
         bad_entries=tuple(bad),
     )
