@@ -61,7 +61,7 @@ def parse(data: bytes, where: str) -> Profile:
         envelope = msgspec.json.decode(data, type=_Envelope)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: not a profile: {error}") from error
-    _check_schema(envelope.schema, where)
+    check_schema(envelope.schema, where)
     entries, bad = [], []
     for index, raw in enumerate(envelope.entries):
         try:
@@ -81,7 +81,8 @@ def parse(data: bytes, where: str) -> Profile:
     )
 
 
-def _check_schema(schema: str, where: str) -> None:
+def check_schema(schema: str, where: str) -> None:
+    """InputError where the document is of another major version, or no profile."""
     family, _, version = schema.partition("/")
     # a newer minor version ("1.4") adds keys, which are ignored; a newer major one changes them
     if family != "attnctl.profile" or version.partition(".")[0] != "1":

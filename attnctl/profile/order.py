@@ -9,7 +9,7 @@ import msgspec
 
 from attnctl.layer import Layer
 from attnctl.profile.document import shape_of
-from attnctl.profile.ranking import first_within_tie
+from attnctl.profile.ranking import reordered
 from attnctl.profile.values import Entry, Point, Profile
 
 
@@ -50,10 +50,11 @@ def measured_order(
     timed = [name for name in eligible if _alive(entry, name, hashes) and _timed(entry, name)]
     if len(timed) < 2 or not _shared_points(entry, timed):
         return None
-    ranked = _ranked(entry, timed)
-    fastest, places = ranked[0], iter(ranked)
-    names = tuple(next(places) if name in timed else name for name in eligible)
-    because = {name: _because(entry, fastest, name, profile) for name in ranked[1:]}
+    shared = _shared_points(entry, timed)
+    times = {name: _mean(shared, name) for name in timed}
+    names = reordered(eligible, times)
+    fastest = next(name for name in names if name in times)
+    because = {name: _because(entry, fastest, name, profile) for name in timed if name != fastest}
     ahead = eligible[: eligible.index(fastest)]
     passed = frozenset(name for name in ahead if name in names[names.index(fastest) :])
     return Order(names, fastest, because, passed - set(timed))
@@ -77,19 +78,6 @@ def _alive(entry: Entry, name: str, kernels: dict[str, str]) -> bool:
 
 def _timed(entry: Entry, name: str) -> bool:
     return any(timing.backend == name for point in entry.points for timing in point.timings)
-
-
-def _ranked(entry: Entry, timed: list[str]) -> list[str]:
-    """By mean log time over the points that all of them have; ties keep the default order."""
-    points = _shared_points(entry, timed)
-    means = {name: _mean(points, name) for name in timed}
-    left = list(timed)
-    ranked = []
-    while left:
-        first = first_within_tie((name, means[name]) for name in left)
-        ranked.append(first)
-        left.remove(first)
-    return ranked
 
 
 def _mean(points: list[Point], name: str) -> float:

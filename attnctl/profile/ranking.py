@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attnctl.profile.values import Entry, Point, Timing
 
@@ -20,6 +20,25 @@ def first_within_tie(times: Iterable[tuple[str, float]]) -> str:
     given = tuple(times)
     best = min(time for _, time in given)
     return next(name for name, time in given if time <= best * TIE)
+
+
+def ranked(times: Mapping[str, float]) -> list[str]:
+    """The names of these times, fastest first; ties keep the order in which they are given."""
+    left, found = list(times), []
+    while left:
+        first = first_within_tie((name, times[name]) for name in left)
+        found.append(first)
+        left.remove(first)
+    return found
+
+
+def reordered(eligible: Sequence[str], times: Mapping[str, float]) -> tuple[str, ...]:
+    """The eligible names with those that have a time, fastest first, on the places they held.
+
+    One without a time keeps its own place. eligible: in the default order.
+    """
+    places = iter(ranked({name: times[name] for name in eligible if name in times}))
+    return tuple(next(places) if name in times else name for name in eligible)
 
 
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:
