@@ -18,6 +18,16 @@ def test_every_public_name_is_there() -> None:
     assert attnctl.load_registry().get("CPU_ATTN") is not None
 
 
+def test_a_function_is_not_hidden_by_the_module_of_its_name() -> None:
+    """attnctl.select, attnctl.probe: functions, whichever submodules are loaded already."""
+    import attnctl.probe
+    import attnctl.select
+
+    assert attnctl.select.__name__ == "select"
+    assert attnctl.probe.__name__ == "probe"
+    assert attnctl.probe().platform
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import attnctl` in a fresh interpreter brings neither torch nor a command."""
     heavy = "torch", "typer", "msgspec"
