@@ -3,7 +3,7 @@
     from attnctl.integrations.transformers import PackedCache, attach
     model = AutoModelForCausalLM.from_pretrained(..., attn_implementation="attnctl")
     attach(model)                               # state-space layers, where the model has any
-    model.generate(**inputs, past_key_values=PackedCache(model.config))
+    model.generate(**inputs, past_key_values=PackedCache(model.config))     # cache= from 5.24 on
 
 Importing this module registers "attnctl" with transformers' attention interface. Each layer runs
 what `attnctl.plan` gives for the model's configuration on this machine, profiles included. With

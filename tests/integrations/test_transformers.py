@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -47,6 +48,8 @@ DELTA: dict[str, Any] = {
     "mlp_only_layers": [0, 1],
 }
 Cache = Callable[[Any], Any]
+# the argument was renamed in transformers 5.24
+KEPT = "cache" if "cache" in signature(LlamaForCausalLM.forward).parameters else "past_key_values"
 
 
 def llama(**changes: Any) -> LlamaForCausalLM:
@@ -68,9 +71,9 @@ def decoded(model: Any, by: str, cache: Cache | None = None, mask: Tensor | None
     kept = cache(model.config) if cache else None
     found = []
     for _ in range(STEPS):
-        step = model(tokens, use_cache=True, past_key_values=kept, attention_mask=mask)
+        step = model(tokens, use_cache=True, attention_mask=mask, **{KEPT: kept})
         found.append(step.logits)
-        tokens, kept = step.logits[:, -1:].argmax(-1), step.past_key_values
+        tokens, kept = step.logits[:, -1:].argmax(-1), step[KEPT]
         if mask is not None:
             mask = torch.cat([mask, mask.new_ones(2, 1)], dim=1)
     return torch.cat(found, dim=1)

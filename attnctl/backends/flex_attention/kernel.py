@@ -100,8 +100,8 @@ class FlexAttention(PackedCache):
         if family in self._failed:
             return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
-        # two lengths that happen to be equal must not be taken for one, a program may hold models of
-        # many shapes, and the Triton template does not compile where the page size is a symbol
+        # two lengths that happen to be equal must not be taken for one, a program may hold models
+        # of many shapes, and the Triton template does not compile where the page size is a symbol
         settings = {"recompile_limit": 1024, "specialize_int": True, "specialize_float": True}
         with fx_config.patch(use_duck_shape=False), dynamo_config.patch(settings):
             try:
