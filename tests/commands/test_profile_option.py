@@ -52,7 +52,7 @@ def test_a_profile_of_another_card_is_ignored_with_a_note(profile: Path) -> None
     write(profile, msgspec.structs.replace(H200, unit_count=114))
     assert selected(profile)[1] != "measured"
     out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
-    assert "note: the profile is foreign" in out
+    assert "note: the profile mine is foreign and not used" in out
     assert "unit_count 114" in out
 
 
@@ -61,7 +61,7 @@ def test_a_profile_of_an_older_compiler_is_used_with_a_warning(profile: Path) ->
     write(profile, versions=Versions(triton="3.0.0"))
     assert selected(profile) == ("TRITON_ATTN", "measured")
     out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
-    assert out.count("note: the profile is stale") == 1
+    assert out.count("note: the profile mine is stale") == 1
     assert "3.0.0" in out
 
 
@@ -86,8 +86,8 @@ def test_the_profile_line_says_how_many_groups_it_decided(profile: Path) -> None
     write(profile)
     asked = ("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile))
     timed, other = run(*asked).out, run(*asked, "--dtype", "float16").out
-    assert "which decided 1 of 1 group of layers [valid]" in timed
+    assert "which decided 1 of 1 group of layers [valid, --profile]" in timed
     assert "no timings" not in timed
-    assert "which decided 0 of 1 group of layers [valid]" in other
+    assert "which decided 0 of 1 group of layers [valid, --profile]" in other
     assert other.count("note: the profile has no timings for layers of this shape: ") == 1
     assert other.count("no timings") == 1
