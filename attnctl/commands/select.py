@@ -239,10 +239,13 @@ def _profiles(option: str | None) -> "Shelf | None":
     """The profiles to look in; None where there is no file of any."""
     from os import environ
 
+    from attnctl.profile.places import any_profile
+
+    if not any_profile(option, environ):
+        return None
     from attnctl.profile.shelf import Shelf
 
-    shelf = Shelf(option, environ)
-    return shelf if shelf.sources else None
+    return Shelf(option, environ)
 
 
 def _ask(text: str) -> "Ask":

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine
-from attnctl.profile.hashes import KernelHashes, kernel_hashes
-from attnctl.profile.live import Dead, live, stated
 from attnctl.profile.match import Match, match
-from attnctl.profile.merge import united
 from attnctl.profile.sources import NAMED, Source, sources
 from attnctl.profile.values import Entry, Profile, Shape
 from attnctl.registry import Registry
+
+if TYPE_CHECKING:
+    from attnctl.profile.hashes import KernelHashes
+    from attnctl.profile.live import Dead
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class Shelf:
         self, option: str | None, environ: Mapping[str, str], bundled: Path | None = None
     ) -> None:
         self._sources = sources(option, environ, bundled)
-        self._hashes = KernelHashes()
+        self._hashes: KernelHashes | None = None
         self._whole: dict[Path, Profile] = {}
 
     @property
@@ -113,6 +115,12 @@ class Shelf:
     def _read(
         self, source: Source, found: Match, registry: Registry, wanted: frozenset[Shape] | None
     ) -> _Read:
+        # a run in which nothing fits does not pay for the modules
+        from attnctl.profile.hashes import KernelHashes, kernel_hashes
+        from attnctl.profile.live import live, stated
+        from attnctl.profile.merge import united
+
+        self._hashes = self._hashes or KernelHashes()
         if source.path not in self._whole:
             self._whole[source.path] = source.read()
         whole = self._whole[source.path]

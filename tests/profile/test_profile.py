@@ -17,11 +17,11 @@ from attnctl.profile import (
     Profile,
     Timing,
     Versions,
-    match,
     measured_order,
     parse,
     shape_of,
 )
+from attnctl.profile.match import match
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import head_sizes, operation
 from attnctl.select import select
