@@ -104,7 +104,7 @@ def _changed(
 ) -> Changed | None:
     a = one[1].timing(one[1].pick) if one else None
     b = other[1].timing(other[1].pick) if other else None
-    if a is not None and b is not None and _setting(a) == _setting(b):
+    if one and other and (_setting(a) if a else None) == (_setting(b) if b else None):
         return None
     ratio = None
     if a is not None and b is not None and other is not None:
