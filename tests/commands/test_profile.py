@@ -68,10 +68,10 @@ def test_export_goes_to_standard_output_under_another_name(document: Path) -> No
 
 
 def test_nothing_measured_says_how_to_measure() -> None:
-    """Exit 1, and the command."""
+    """Exit 1, and the command's name."""
     found = run("profile", "export", "-", *ON)
     assert (found.code, found.out) == (1, "")
-    assert "attnctl tune" in found.err
+    assert "the command tune does that" in found.err
 
 
 def test_an_import_leaves_a_broken_entry_out_and_says_so(document: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_stale_profile_is_one_note_and_its_field_is_named(tmp_path: Path) -> N
 @pytest.mark.parametrize("option", ["--map", "--sweep=context=1..8"])
 def test_the_map_of_many_machines_is_for_json(option: str) -> None:
     """A screen has no room for it."""
-    asked = ("select", "--model", LLAMA, "--machine", "h100", "--machine", "t4", option)
+    asked = ("select", "--model", LLAMA, "--machine", "h100", "--machine", "h200", option)
     assert run(*asked).code == 2
     assert run(*asked, "--json").code == 0
 
