@@ -12,6 +12,8 @@ from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.profiled import ORIGINS, settings_text, time_text
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 
+TOLD = 1.005
+"""The least gain that is told: less is 1.00x."""
 STYLES: dict[str, Style] = {"valid": "good", "stale": "warn", "foreign": "dim", "damaged": "bad"}
 
 
@@ -97,6 +99,8 @@ def gain_text(entry: Entry) -> str:
     if entry.gain is None:
         return ""
     bounds = f" ({entry.ci[0]:.2f}x to {entry.ci[1]:.2f}x)" if entry.ci else ""
+    if entry.gain < TOLD:
+        return ": as fast as the default"
     return f": {entry.gain:.2f}x as fast as the default{bounds}"
 
 

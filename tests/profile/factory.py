@@ -99,7 +99,9 @@ def _timings(
     for name in order:
         # the same on every run and machine, and another for each backend and point
         share = 1 + zlib.crc32(f"{name} {place}".encode()) % 100 / 200
-        time_us = (6 + batch * context * query / 40_000) * share * faster.get(name, 1.0)
+        memory_us = batch * context * 4096 / 2.9e6
+        compute_us = batch * context * query * 16384 / 7e8
+        time_us = (4 + max(memory_us, compute_us) * 1.1) * share * faster.get(name, 1.0)
         tuned = name.startswith("TRITON")
         yield Timing(
             backend=name,
