@@ -27,6 +27,7 @@ zoo: $(VENV)/test.installed
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/profile_pick.py
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py

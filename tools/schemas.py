@@ -8,6 +8,10 @@ from attnctl.machine import Machine
 from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
 from attnctl.probe.tape import Tape
+from attnctl.profile.checks import Check
+from attnctl.profile.diff import Difference
+from attnctl.profile.listing import Layers, Listing
+from attnctl.profile.rederive import Verification
 from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
 from attnctl.schema import json_schema
@@ -18,6 +22,11 @@ TYPES = {
     "matrix": Matrix,
     "model": ModelSpec,
     "profile": Document,
+    "profile-check": Check,
+    "profile-diff": Difference,
+    "profile-layers": Layers,
+    "profile-list": Listing,
+    "profile-verify": Verification,
     "select": SelectReport,
     "select-sweep": Sweep,
     "tape": Tape,

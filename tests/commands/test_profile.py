@@ -192,6 +192,30 @@ def test_the_schema_is_the_published_one(document: Path) -> None:
     jsonschema.validate(json.loads(document.read_text()), found.json)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("profile-check", ("validate", "FILE")),
+        ("profile-diff", ("diff", "FILE", "OTHER")),
+        ("profile-layers", ("show", *ON)),
+        ("profile-list", ("list", *ON)),
+        ("profile-verify", ("verify", "FILE", *ON)),
+    ],
+)
+def test_answers_fit_their_published_schemas(
+    document: Path, name: str, words: tuple[str, ...]
+) -> None:
+    """Whatever is printed under --json."""
+    run("profile", "import", str(document))
+    other = write(document.with_name("o.json"), profile(faster={"TRITON_ATTN": 0.1}))
+    files = {"FILE": str(document), "OTHER": str(other)}
+    answer = run("profile", *(files.get(word, word) for word in words), "--json").json
+    schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+    for one in answer if isinstance(answer, list) else [answer]:
+        jsonschema.validate(one, schema)
+        assert one["schema"] == schema["$id"].replace("urn:attnctl:", "attnctl.")
+
+
 def test_select_finds_what_was_imported_and_shows_the_map(document: Path) -> None:
     """From the user's folder, without an option."""
     run("profile", "import", str(document))
