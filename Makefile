@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # the shared cases stand beside the checkout where the project is built, and nowhere else
 SUITES := tests $(if $(wildcard ../shared/cases),,--ignore=tests/shared_cases)
+# pages are looked at in a real browser where there is one; .ci/run installs Debian's
+BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
 .PHONY: test lint fuzz zoo bench docs clean
 
@@ -24,6 +27,7 @@ zoo: $(VENV)/test.installed
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/profile_pick.py
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
