@@ -33,7 +33,7 @@ def storage_dtype(case: Case) -> torch.dtype:
 def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cpu") -> Comparison:
     """Writes the cache, runs forward, and compares both with the specification."""
     batch = build(case, device)
-    cache = _empty_cache(runtime, batch, device)
+    cache = empty_cache(runtime, batch, device)
     _write(runtime, batch, cache)
     keys, values = _specified_cache(batch)
     differs = _cache_fault(cache, keys, values, batch)
@@ -93,7 +93,7 @@ def _on_cpu(params: Paged) -> Paged:
     return msgspec.structs.replace(params, **moved)
 
 
-def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str) -> Tensor:
+def empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str) -> Tensor:
     """A cache full of NaN in the case's layout, logical order [N, P, Hk, D + Dv]."""
     case = batch.case
     size, size_v = widths(case)
