@@ -21,7 +21,10 @@ _MATRIX = re.compile(
     r"\b(wgmma\.mma_async|tcgen05\.mma|mma\.sync)\S*|\b(v_mfma|v_wmma|v_smfmac)\w*"
 )
 # in Triton's own IR: a product, the type of its first operand, and the precision asked for
-_PRODUCT = re.compile(r"tt\.dot(?:_scaled)? .*?: tensor<[\dx]+x(\w+)")
+_PRODUCT = re.compile(
+    r"(?:tt\.dot(?:_scaled)?|ttng\.warp_group_dot|ttng\.tc_gen5_mma) "
+    r".*?: (?:tensor|!ttg\.memdesc)<[\dx]+x(\w+)"
+)
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
 _REGISTER_BYTES = 4
 
@@ -44,14 +47,8 @@ class Compiler:
 
     def _compile(self, launch: Launch, source: Source) -> Launched:
         import triton
-        from triton.compiler import ASTSource
 
-        tree = ASTSource(
-            fn=launch.kernel,
-            signature=source.signature,
-            constexprs=source.constants,
-            attrs=source.attributes,
-        )
+        tree = _tree(launch.kernel, source)
         start = time.perf_counter()
         with _assembler_log() as log:
             compiled = triton.compile(tree, target=self._target, options=source.options)
@@ -66,7 +63,8 @@ class Compiler:
             shared_limit_bytes=self._gpu.shared_memory_bytes or 0,
             registers=registers,
             spills_bytes=spills,
-            products=products(compiled.asm["ttir"]),
+            # Gluon starts at the second of Triton's representations
+            products=products(compiled.asm.get("ttir") or compiled.asm["ttgir"]),
             matrix=tuple(sorted({found[0] for found in _MATRIX.finditer(text)})),
             seconds=round(seconds, 2),
         )
@@ -81,6 +79,23 @@ class Source(NamedTuple):
     options: dict[str, Any]
     variant: str
     key: str
+
+
+def _tree(kernel: Any, source: Source) -> Any:
+    """The kernel's code with its types, in the language that it is written in."""
+    parts = {
+        "fn": kernel,
+        "signature": source.signature,
+        "constexprs": source.constants,
+        "attrs": source.attributes,
+    }
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource(**parts)
+    from triton.compiler import ASTSource
+
+    return ASTSource(**parts)
 
 
 def source_of(launch: Launch) -> Source:
