@@ -68,13 +68,17 @@ def read_place(text: str, machine: Machine) -> Place:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one backend is tried on: runnable cases, and those that its rules refuse."""
+    """What one backend is tried on: runnable cases, and those that its rules refuse.
+
+    most_spills_bytes: what a thread may spill, where the cases are compiled.
+    """
 
     backend: str
     device: str
     level: Level
     runnable: tuple[str, ...]
     refused: tuple[Trial, ...]
+    most_spills_bytes: int | None = None
 
 
 def plan(

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from attnctl.compiling.declared import compiled_backends, declared
-from attnctl.compiling.report import MOST_SPILLS_BYTES
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
@@ -123,7 +122,7 @@ def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepa
     if asked is not None:
         refuse_untaken(asked, backends)
     plans = [
-        plan_for(target, backend, _of_ops(request, cases))
+        plan_for(target, backend, _of_ops(request, cases), request.most_spills_bytes)
         for target in targets
         for backend in backends
         for cases in [declared(backend, request.quick) if asked is None else asked]
@@ -160,14 +159,8 @@ def _trials(prepared: Prepared, said: list[Ready]) -> Iterator[tuple[int, Trial]
         return
     from attnctl.compiling.run import run_plans
 
-    most = request.most_spills_bytes
-    yield from run_plans(
-        prepared.plans,
-        request.timeout_s or COMPILE_S,
-        _children(),
-        MOST_SPILLS_BYTES if most is None else most,
-        said.append,
-    )
+    timeout_s = request.timeout_s or COMPILE_S
+    yield from run_plans(prepared.plans, timeout_s, _children(), said.append)
 
 
 def _compiled(prepared: Prepared, found: SmokeReport, said: Sequence[Ready]) -> SmokeReport:

@@ -1,4 +1,7 @@
-"""Compiles plans in several children at once, a target at a time each. Imports no torch."""
+"""Compiles plans in several children at once, a target at a time each. Imports no torch.
+
+A target's cases share what its compiler has done.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from attnctl.trials import Ready, Trial
 
 MODULE = "attnctl.compiling.worker"
 
-# a plan's place in the run, and its case; a target's jobs share what its compiler has done
+# a plan's place in the run, what its lines begin with, and a case
 Job = tuple[int, str, str]
 
 
@@ -23,7 +26,6 @@ def run_plans(
     plans: Sequence[Plan],
     timeout_s: float,
     children: int,
-    most_spills_bytes: int,
     ready: Callable[[Ready], None],
 ) -> Iterator[tuple[int, Trial]]:
     """(place of the plan, trial) for every case of every plan, as they end."""
@@ -35,7 +37,7 @@ def run_plans(
 
     def serve() -> None:
         try:
-            for found in _serve(groups, timeout_s, most_spills_bytes, ready):
+            for found in _serve(groups, timeout_s, ready):
                 done.put(found)
             done.put(None)
         except BaseException as error:
@@ -60,14 +62,14 @@ def _groups(plans: Sequence[Plan]) -> Iterator[list[Job]]:
     targets: dict[str, list[Job]] = {}
     for place, plan in enumerate(plans):
         jobs = targets.setdefault(plan.device, [])
-        jobs += [(place, f"{plan.backend} {plan.device}", text) for text in plan.runnable]
+        words = f"{plan.backend} {plan.device} {plan.most_spills_bytes or 0}"
+        jobs += [(place, words, text) for text in plan.runnable]
     return (jobs for jobs in targets.values() if jobs)
 
 
 def _serve(
     groups: deque[list[Job]],
     timeout_s: float,
-    most_spills_bytes: int,
     ready: Callable[[Ready], None],
 ) -> Iterator[tuple[int, Trial]]:
     """The trials of one child's share: it takes the next target when it is done with one."""
@@ -84,7 +86,7 @@ def _serve(
                 yield f"{job[1]} {job[2]}"
 
     def make() -> Worker:
-        return Worker(str(most_spills_bytes), module=MODULE)
+        return Worker(module=MODULE)
 
     for trial in answers(make, lines(), timeout_s, ready):
         place, _, text = asked.popleft()

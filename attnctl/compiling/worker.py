@@ -1,6 +1,7 @@
 """The child process of cross-compilation: the only part of it that imports torch and triton.
 
-Reads lines of backend, target and case, and answers as attnctl.worker does.
+Reads lines of backend, target, bytes that a thread may spill, and case, and answers as
+attnctl.worker does.
 """
 
 from __future__ import annotations
@@ -16,18 +17,17 @@ from attnctl.trials import Ready, Trial
 from attnctl.worker import private_answers, say
 
 
-def main(arguments: list[str]) -> int:
-    """Bytes that a thread may spill."""
+def main() -> int:
     answers = private_answers()
     try:
-        _serve(int(arguments[0]), answers)
+        _serve(answers)
     except Exception as error:  # the parent turns it into a sentence
         say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
 
 
-def _serve(most_spills_bytes: int, answers: IO[bytes]) -> None:
+def _serve(answers: IO[bytes]) -> None:
     import torch
     import triton
 
@@ -38,10 +38,10 @@ def _serve(most_spills_bytes: int, answers: IO[bytes]) -> None:
     versions = {"torch": str(torch.__version__), "triton": str(triton.__version__)}
     say(answers, Ready(ok=True, **versions))
     for line in sys.stdin:
-        backend, target, text = line.strip().split(" ", 2)
+        backend, target, most, text = line.strip().split(" ", 3)
         compilers.setdefault(target, Compiler(stand_in(target, known)))
         start = time.perf_counter()
-        trial = _tried(compilers[target], backend, text, most_spills_bytes)
+        trial = _tried(compilers[target], backend, text, int(most))
         say(answers, msgspec.structs.replace(trial, seconds=time.perf_counter() - start))
 
 
@@ -77,4 +77,4 @@ def _sentence(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

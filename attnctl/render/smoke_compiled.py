@@ -65,8 +65,8 @@ def _baseline(found: Baseline, triton: str) -> list[Heading | Line | Table]:
         blocks.append(Table(("target", "what", "then", "now", "of"), rows, 2))
     counts = {"new": found.added, "gone": found.gone}
     words = (
-        f"{found.same} cases are the same",
-        f"{len(rows)} differences",
+        f"{_many(found.same, 'case')} {'is' if found.same == 1 else 'are'} the same",
+        _many(len(rows), "difference"),
         f"{found.worse} for the worse",
         *(f"{number} {word}" for word, number in counts.items() if number),
     )
@@ -90,7 +90,12 @@ def _sum(report: SmokeReport) -> Cell:
     launches = sum(len(trial.launches) for one in report.backends for trial in one.trials)
     targets = len({one.device for one in report.backends if one.ran})
     good = report.ran - report.bad
-    text = f"{good} of {report.ran} cases, {launches} launches, compiled for {targets} targets"
+    text = f"{good} of {_many(report.ran, 'case')}, {_many(launches, 'launch', 'es')}"
+    text += f", compiled for {_many(targets, 'target')}"
     if report.triton:
         text += f" with triton {report.triton}"
     return Mark(text, "bad" if report.exit_code else "good")
+
+
+def _many(count: int, word: str, plural: str = "s") -> str:
+    return f"{count} {word}{'' if count == 1 else plural}"
