@@ -96,10 +96,9 @@ def test_a_written_report_reads_back_and_its_screen_names_both_versions(tmp_path
     text = plain(smoke_view(now))
     assert "triton 3.6.0 then, 3.7.1 now" in text
     assert "prefill_kernel spills" in text
-    assert "1 differences, 1 for the worse" in text
-    assert (
-        text.splitlines()[-1]
-        == "1 of 1 cases, 1 launches, compiled for 1 targets with triton 3.7.1"
+    assert "0 cases are the same, 1 difference, 1 for the worse" in text
+    assert text.splitlines()[-1] == (
+        "1 of 1 case, 1 launch, compiled for 1 target with triton 3.7.1"
     )
 
 
