@@ -30,6 +30,14 @@ INTERPRETER = (package("torch"), package("triton"))
 # torch calls the devices of ROCm cuda too
 DEVICES = {"cuda": ("cuda", "rocm"), "xpu": ("xpu",)}
 
+
+def _masked_values(subject: Subject) -> Finding:
+    return unmet("masked_values", "kernels of ours", "a call into a package's, which may read them")
+
+
+# asked of adapters alone, and of cases with poison alone
+MASKED_VALUES = Rule("masked_values", "machine", _masked_values, wanted="kernels of ours")
+
 NO_KERNELS = Rule(
     "interpret",
     "machine",
@@ -113,7 +121,8 @@ def sorted_by_rules(
     for asked in wanted:
         one = _paged_for(asked, backend, machine.platform)
         subject = subject_of(machine, layer_for(one), index)
-        reasons = tuple(_reasons(rules, subject))
+        poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
+        reasons = tuple(_reasons((*rules, MASKED_VALUES) if poisoned else rules, subject))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
             refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
