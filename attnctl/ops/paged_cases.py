@@ -34,10 +34,12 @@ DEFAULTS: dict[str, Value] = {
     "layout": "NHD",
     "fused_qkv": False,
     "padding": 0,
+    "poison": False,
 }
 """queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
 window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
-padding: rows past the last sequence, with slot -1."""
+padding: rows past the last sequence, with slot -1. poison: the values of context tokens that no
+query token sees are NaN."""
 
 
 def case(**changes: Value) -> Case:
@@ -115,6 +117,7 @@ FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
 # query heads over KV heads, head size: Qwen2.5-7B, falcon-7b, phi-2, Phi-3, zamba2, GPT-2 ...
 SHAPES = (
     (28, 4, 128),
+    (24, 4, 64),
     (5, 1, 64),
     (71, 1, 64),
     (8, 8, 80),
@@ -134,15 +137,27 @@ def cases(op: str = OP) -> tuple[Case, ...]:
     return tuple({one.text: one for one in every}.values())
 
 
+# what a mask hides must not reach the product, where 0 x NaN is NaN
+POISONED: tuple[dict[str, int | float | str | bool], ...] = (
+    {"window": 7},
+    {"chunk": 24},
+    {"window": 9, "sinks": True},
+)
+
+
 def _features() -> list[Case]:
-    return [case(**phase, **feature) for phase in PHASES.values() for feature in FEATURES]
+    return [
+        case(**phase, **feature)
+        for phase in PHASES.values()
+        for feature in (*FEATURES, *({**one, "poison": True} for one in POISONED))
+    ]
 
 
 def _shapes() -> list[Case]:
     return [
         case(heads=heads, kv_heads=kv_heads, head_size=size, **PHASES[phase])
         for heads, kv_heads, size in SHAPES
-        for phase in ("chunked", "decode")
+        for phase in PHASES
     ]
 
 
@@ -150,12 +165,17 @@ def _edges() -> list[Case]:
     """Lengths around a page and around nothing, empty sequences, padded rows."""
     return [
         case(queries="0+3+0+1", contexts="0+3+0+20"),
+        case(queries="0+16+0", contexts="9+49+0"),
+        case(queries="0+1+0+1", contexts="9+20+0+33"),
+        case(queries="4+0+3", contexts="40+7+3"),
         case(queries="", contexts=""),
         case(queries="0+0", contexts="0+0"),
         case(queries="1", contexts="1"),
         *(case(queries="1", contexts=str(n)) for n in (15, 16, 17, 127, 128, 129, 700)),
         *(case(queries=str(n), contexts=str(n)) for n in (15, 16, 17, 63, 64, 65, 128, 129)),
+        *(case(padding=2, **phase) for phase in PHASES.values()),
         case(queries="1+1", contexts="20+33", padding=2),
+        *(case(queries="2", contexts=str(n)) for n in (2, 15, 16, 17, 33)),
         case(queries="2+5", contexts="2+9", window=1),
         case(queries="40", contexts="40", causal=False),
         case(queries="40", contexts="40", causal=False, window=6, window_right=5),  # ModernBERT
@@ -170,10 +190,12 @@ def _storage() -> list[Case]:
         for layout in ("NHD", "HND")
         for phase in ("chunked", "decode")
     ]
-    fp8 = [
-        case(dtype="bfloat16", kv_cache_dtype=kv, **PHASES[phase])
-        for kv in ("fp8_e4m3", "fp8_e5m2")
-        for phase in ("prefill", "decode")
+    narrow = [
+        case(dtype="bfloat16", kv_cache_dtype=kv, **phase)
+        for kv in ("fp8_e4m3", "fp8_e5m2", "int8_per_token_head")
+        for phase in PHASES.values()
     ]
     pages = [case(page=page, **PHASES["chunked"]) for page in (32, 64, 128, 272)]
-    return [*plain, *fp8, *pages, case(fused_qkv=True, **PHASES["chunked"])]
+    fused = [case(fused_qkv=True, **phase) for phase in PHASES.values()]
+    hnd = [case(layout="HND", **PHASES[phase]) for phase in ("prefill", "speculative")]
+    return [*plain, *narrow, *pages, *fused, *hnd]
