@@ -12,11 +12,10 @@ from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.cpu.checks import CheckedMetadata
+from attnctl.kernels.latent_batch import check_batch, check_places
 from attnctl.kernels.latent_checks import (
-    check_batch,
     check_cache,
     check_out,
-    check_places,
     check_query,
     check_rows,
     check_sizes,

@@ -47,10 +47,8 @@ def forward(name: str, query: Tensor, cache: Tensor, metadata: Metadata, **more:
     params = more.pop("params", PARAMS)
     named = more.pop("slots", SLOTS)
     runtime = open_backend(name)
-    if name.endswith("SPARSE"):
-        found: Tensor = runtime.forward(query, cache, metadata, named, params, **more)
-        return found
-    found = runtime.forward(query, cache, metadata, params, **more)
+    between = [named] if name.endswith("SPARSE") else []
+    found: Tensor = runtime.forward(query, cache, metadata, *between, params, **more)
     return found
 
 
@@ -164,7 +162,7 @@ def test_a_query_that_does_not_fit_is_refused(
 def test_pages_beyond_the_cache_and_tables_too_narrow_are_refused() -> None:
     """Dense attention reads the block table; what is past a context may hold anything."""
     runtime = open_backend("CPU_MLA")
-    with pytest.raises(InputError, match="CPU_MLA: block_table names block 2; .* blocks 0 to 1"):
+    with pytest.raises(InputError, match=r"CPU_MLA: block_table names block 2; .* blocks 0 to 1"):
         forward("CPU_MLA", QUERY, CACHE[:2], batch(runtime))
     narrow = batch(runtime, block_table=ints(1, 0, 2)[:, None])
     with pytest.raises(InputError, match="20 tokens needs 2"):
