@@ -21,6 +21,7 @@ BACKEND = Backend(
     name="FLASH_ATTN_MLA",
     summary="FlashAttention 3's latent attention on Hopper, vLLM's kernels on Intel",
     ops=("mla",),
+    kernel="adapter",
     rules=(
         platform("cuda", "xpu"),
         package("torch"),

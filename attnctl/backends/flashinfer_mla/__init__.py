@@ -29,6 +29,7 @@ BACKEND = Backend(
     name="FLASHINFER_MLA",
     summary="FlashInfer's dense latent attention on Blackwell (10.x)",
     ops=("mla",),
+    kernel="adapter",
     rules=(
         platform("cuda"),
         package("torch"),

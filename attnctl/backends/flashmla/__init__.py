@@ -20,6 +20,7 @@ BACKEND = Backend(
     name="FLASHMLA",
     summary="FlashMLA's dense latent attention on Hopper",
     ops=("mla",),
+    kernel="adapter",
     rules=(
         platform("cuda"),
         package("torch"),

@@ -20,6 +20,7 @@ BACKEND = Backend(
     name="ROCM_AITER_MLA_SPARSE",
     summary="Sparse latent attention by AITER; TRITON_MLA_SPARSE serves where AITER does not",
     ops=("mla_sparse",),
+    kernel="adapter",
     rules=(
         platform("rocm"),
         package("torch"),

@@ -19,6 +19,7 @@ BACKEND = Backend(
     name="XPU_MLA_SPARSE",
     summary="Sparse latent attention on Intel: vLLM's kernels, else the bundled one",
     ops=("mla_sparse",),
+    kernel="bundled",
     rules=(
         platform("xpu"),
         package("torch"),
