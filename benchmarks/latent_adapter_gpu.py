@@ -3,7 +3,7 @@
     PEER=FOLDER OUT=FOLDER PYTHONPATH=. python benchmarks/latent_adapter_gpu.py cases NAME
     ... limits | times
 
-PEER holds, of the unpacked vLLM 0.33 wheel, vllm/_flashmla_C.abi3.so, vllm/third_party/flashmla/ and
+PEER holds, of the unpacked vLLM wheel, vllm/_flashmla_C.abi3.so, vllm/third_party/flashmla/ and
 vllm/vllm_flash_attn/ with flash_attn_interface.py and _vllm_fa3_C.abi3.so. cases: every smoke case
 of one backend against the specification, what the library computes first, in children that a fault
 of the device may end; OUT/NAME.jsonl. limits: which heads, lists and rows FlashMLA's kernels take.
