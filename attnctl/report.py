@@ -25,6 +25,7 @@ from attnctl.decision import Decision, Pick
 from attnctl.engines.values import EngineReport
 from attnctl.exits import Exit
 from attnctl.findings import Finding
+from attnctl.latent_forms import LatentForms
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.whatif import Flip
@@ -59,7 +60,8 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one group of layers; `layer` is the group as the configuration states it.
 
     pick / would_pick: names; winner: the pick with its evidence and what it beat. cost: what the
-    pick keeps in cache. what_if: None where it was not asked for.
+    pick keeps in cache. latent: how the pick computes latent attention. what_if: None where it was
+    not asked for.
     """
 
     kind: str
@@ -77,6 +79,7 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[CandidateReport, ...]
     notes: tuple[str, ...]
     cost: Cost | None = None
+    latent: LatentForms | None = None
     what_if: tuple[Flip, ...] | None = None
 
 
@@ -122,6 +125,7 @@ def report(
     decisions: Sequence[Decision],
     *,
     costs: Sequence[Cost] | None = None,
+    latent: Sequence[LatentForms | None] | None = None,
     cache: CachePlan | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     profile: Match | None = None,
@@ -129,15 +133,15 @@ def report(
     device: int = 0,
     unmet: tuple[str, ...] = (),
 ) -> SelectReport:
-    """The whole answer; costs and what_if hold one entry per decision, or are None.
+    """The whole answer; costs, latent and what_if hold one entry per decision, or are None.
 
     unmet: demands that no layer carries; they make the answer no unless a fallback is allowed.
     """
     unasked: Sequence[None] = [None] * len(decisions)
     groups = tuple(
-        _group(decision, cost, flips)
-        for decision, cost, flips in zip(
-            decisions, costs or unasked, what_if or unasked, strict=True
+        _group(decision, cost, forms, flips)
+        for decision, cost, forms, flips in zip(
+            decisions, costs or unasked, latent or unasked, what_if or unasked, strict=True
         )
     )
     return SelectReport(
@@ -182,7 +186,12 @@ def sweep(
     )
 
 
-def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None) -> GroupReport:
+def _group(
+    decision: Decision,
+    cost: Cost | None,
+    forms: LatentForms | None,
+    flips: tuple[Flip, ...] | None,
+) -> GroupReport:
     return GroupReport(
         kind=decision.group.kind,
         layers=decision.group.layers,
@@ -209,5 +218,6 @@ def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None
         ),
         notes=decision.notes,
         cost=cost,
+        latent=forms,
         what_if=flips,
     )

@@ -6,28 +6,14 @@ processor, since reading them would wait for any other device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from torch import Tensor
 
-from attnctl.exits import InputError
-from attnctl.kernels.cpu import checks
-from attnctl.kernels.cpu.checks import INTEGERS, CheckedMetadata
-from attnctl.kernels.latent_checks import refuse
+from attnctl.kernels import batch_checks
+from attnctl.kernels.batch_checks import INTEGERS, CheckedMetadata, refuse
 from attnctl.latent_runtime import packed_batch
 from attnctl.runtime import Metadata
 
 DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Sentences of CPU_ATTN's checks, said by the backend that makes them."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(str(error).replace("CPU_ATTN", name, 1)) from None
 
 
 def check_batch(name: str, metadata: Metadata) -> Metadata:
@@ -41,8 +27,7 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
         said = ", ".join(f"{field} on {x.device}" for field, x in tensors.items())
         refuse(name, f"a batch's tensors must lie on one device; it has {said}")
     if metadata.seq_lens.is_cpu:
-        with _named(name):
-            return checks.check_batch(metadata)
+        return batch_checks.check_batch(name, metadata)
     for field, dimensions in DIMENSIONS.items():
         tensor = tensors[field]
         if tensor.dtype not in INTEGERS or tensor.dim() != dimensions:
@@ -74,5 +59,4 @@ def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:
     Only where it lies on the processor; there it is looked through whenever this is called.
     """
     if isinstance(metadata, CheckedMetadata):
-        with _named(name):
-            checks.check_pages(metadata, cache.shape[0], cache.shape[1])
+        batch_checks.check_pages(name, metadata, cache.shape[0], cache.shape[1])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.cpu.checks import CheckedMetadata
+from attnctl.kernels.batch_checks import CheckedMetadata
 from attnctl.kernels.latent_batch import check_batch, check_places
 from attnctl.kernels.latent_checks import (
     check_cache,

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import NoReturn
 
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
-from attnctl.kernels.cpu.checks import FLOATS, CheckedMetadata
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
 
 STORED = FLOATS | {torch.float8_e4m3fn, torch.float8_e5m2}
-
-
-def refuse(name: str, what: str) -> NoReturn:
-    raise InputError(f"{name}: {what}")
 
 
 def check_sizes(

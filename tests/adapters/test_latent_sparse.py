@@ -17,7 +17,6 @@ from attnctl.ops.mla_sparse_cases import case
 from attnctl.ops.mla_sparse_trial import try_case
 from attnctl.runtime import open_backend
 from tests.adapters import latent_fakes as fakes
-from tests.adapters.fakes import loader
 from tests.adapters.test_latent import libraries
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"

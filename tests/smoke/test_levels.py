@@ -53,7 +53,9 @@ ADAPTERS = {
 
 
 def box(name: str) -> Machine:
-    return assume(machines.load(name), "torch,triton,flash_attn_3,flash_attn,vllm", REGISTRY).machine
+    return assume(
+        machines.load(name), "torch,triton,flash_attn_3,flash_attn,vllm", REGISTRY
+    ).machine
 
 
 @pytest.mark.parametrize("name", ON_CPU)

@@ -22,6 +22,7 @@ BACKEND = Backend(
     summary="FlashAttention 3's latent attention on Hopper, vLLM's kernels on Intel",
     ops=("mla",),
     kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda", "xpu"),
         package("torch"),

@@ -30,6 +30,7 @@ BACKEND = Backend(
     summary="FlashInfer's dense latent attention on Blackwell (10.x)",
     ops=("mla",),
     kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda"),
         package("torch"),

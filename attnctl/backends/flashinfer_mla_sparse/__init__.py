@@ -46,6 +46,7 @@ BACKEND = Backend(
     summary="FlashInfer's sparse latent attention on Blackwell (10.x)",
     ops=("mla_sparse",),
     kernel="adapter",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("cuda"),
         package("torch"),

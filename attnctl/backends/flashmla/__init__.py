@@ -21,6 +21,7 @@ BACKEND = Backend(
     summary="FlashMLA's dense latent attention on Hopper",
     ops=("mla",),
     kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda"),
         package("torch"),

@@ -22,6 +22,7 @@ BACKEND = Backend(
     summary="AITER's dense latent attention on CDNA 3 and later",
     ops=("mla",),
     kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("rocm"),
         package("torch"),

@@ -21,6 +21,7 @@ BACKEND = Backend(
     summary="Sparse latent attention by AITER; TRITON_MLA_SPARSE serves where AITER does not",
     ops=("mla_sparse",),
     kernel="adapter",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("rocm"),
         package("torch"),

@@ -20,6 +20,7 @@ BACKEND = Backend(
     summary="Sparse latent attention on Intel: vLLM's kernels, else the bundled one",
     ops=("mla_sparse",),
     kernel="bundled",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("xpu"),
         package("torch"),
