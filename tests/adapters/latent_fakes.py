@@ -1,6 +1,7 @@
 """Stand-ins for libraries of latent attention: the real signatures, limits and numbers.
 
-Where a library leaves a row undefined the stand-in puts NaN, and +inf where it says +inf.
+Where a library leaves a row undefined the stand-in puts 7, which is seen where nothing may be
+written, or NaN where something must be, and +inf where a library says +inf.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ BUNDLED = {
 def dense(
     query: Tensor, cache: Tensor, table: Tensor, starts: Tensor, lengths: Tensor, scale: float
 ) -> Found:
-    """out in the dtype of bfloat16 queries or theirs, and lse; NaN and +inf where nothing is."""
+    """out in the dtype of queries, bfloat16 for FP8 ones, and lse; 7 and +inf where nothing is."""
     assert table.dtype == starts.dtype == lengths.dtype == torch.int32
     rank = {576: 512, 320: 256}[query.shape[2]]
     params = Latent(scale=scale, kv_lora_rank=rank)
     out, lse = latent_attention(
         query.float(), cache, table, starts, lengths, params, dtype=torch.float32
     )
-    return undefined(out, lse, query.dtype)
+    return undefined(out, lse, query.dtype, 7.0)
 
 
 def sparse(query: Tensor, cache: Tensor, slots: Tensor, scale: float, rank: int) -> Found:
     assert slots.dtype == torch.int32
     params = Latent(scale=scale, kv_lora_rank=rank)
     out, lse = sparse_latent_attention(query.float(), cache, slots, params, dtype=torch.float32)
-    return undefined(out, lse, query.dtype)
+    return undefined(out, lse, query.dtype, torch.nan)
 
 
-def undefined(out: Tensor, lse: Tensor, dtype: torch.dtype) -> Found:
+def undefined(out: Tensor, lse: Tensor, dtype: torch.dtype, filling: float) -> Found:
     empty = lse == -torch.inf
     lse = torch.where(empty, torch.inf, lse)
     narrow = torch.bfloat16 if dtype.itemsize == 1 else dtype
-    return torch.where(empty[..., None], torch.nan, out).to(narrow), lse
+    return torch.where(empty[..., None], filling, out).to(narrow), lse
 
 
 class Schedule:
