@@ -116,6 +116,8 @@ def test_flash_attention_3_takes_the_latent_part_as_a_second_query(modules: Any)
     """From either package, without the bundled kernels; rows of 256 + 64 too."""
     runtime = FlashAttnMla(loader(**modules))
     assert wrong(runtime) == {}
+    assert wrong(runtime, "several", "prefill", heads=40) == {}
+    assert wrong(runtime, "prefill", heads=16, page=128) == {}
     assert wrong(runtime, "decode", "several", dtype="float16", page=16) == {}
     assert wrong(runtime, "several", lora=256) == {}
 
