@@ -12,15 +12,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_sparse import SparseLatent
-from attnctl.kernels.latent_tokens import live_rows
+from attnctl.kernels.latent_tokens import name_slots, settle
 from attnctl.ops.indexer import Indexing
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_sparse import valid_slots
 from attnctl.runtime import Metadata
 
 Load = Callable[[str], Any]
@@ -34,7 +32,6 @@ class DenseAdapter(LatentCache, ABC):
 
     def __init__(self, load: Load = import_module) -> None:
         self._load = load
-        self._live: tuple[Metadata, Tensor] | None = None
 
     @abstractmethod
     def _takes(
@@ -78,12 +75,7 @@ class DenseAdapter(LatentCache, ABC):
             self._other.forward(query, cache, checked, params, out, lse)
             return out
         found, top = self._library(query, cache, checked, unscaled(params), lse is not None)
-        found = rescaled(found, params)
-        live = self._live_rows(checked, tokens)
-        torch.where(live[:, None, None], found, out, out=out)
-        if lse is not None:
-            assert top is not None
-            torch.where(live[:, None], top, lse, out=lse)
+        settle(found, top, out, lse, checked.query_start_loc, None, params.kv_scale)
         return out
 
     def prefill(self, *call: Any, **more: Any) -> Tensor:
@@ -100,18 +92,12 @@ class DenseAdapter(LatentCache, ABC):
     def _other(self) -> Any:
         return self._load(self.bundled).RUNTIME
 
-    def _live_rows(self, metadata: Metadata, tokens: int) -> Tensor:
-        """The layers of a batch share what is found once."""
-        held = self._live
-        if held is None or held[0] is not metadata or held[1].shape[0] != tokens:
-            held = self._live = (metadata, live_rows(metadata, tokens))
-        return held[1]
-
 
 class SparseAdapter(SparseLatent, ABC):
     """MlaSparseRuntime on a library, with the bundled indexer."""
 
     bundled = "attnctl.backends.triton_mla_sparse.kernel"
+    list_multiple = 1
 
     def __init__(self, load: Load = import_module) -> None:
         self._load = load
@@ -126,13 +112,14 @@ class SparseAdapter(SparseLatent, ABC):
         query: Tensor,
         cache: Tensor,
         slots: Tensor,
-        valid: Tensor,
+        count: Tensor,
         params: Latent,
         lse: bool,
     ) -> State:
         """out [T, H, L] and, where asked for, lse [T, H], natural; anything in rows without slots.
 
-        slots: [T, K] int32, -1 where not valid.
+        slots: [T, K] int32, a multiple of list_multiple places, -1 where no slot is named. count:
+        [T] int32, how many are.
         """
 
     def _sparse(
@@ -148,17 +135,10 @@ class SparseAdapter(SparseLatent, ABC):
         if not self._takes(query, cache, params, lse is not None):
             self._other.forward(query, cache, metadata, slots, params, out, lse)
             return
-        valid = valid_slots(slots, cache)
-        named = torch.where(valid, slots, -1)
-        found, top = self._library(query, cache, named, valid, unscaled(params), lse is not None)
-        found = rescaled(found, params)
-        seen, live = valid.any(1), live_rows(metadata, query.shape[0])
-        result = torch.where(seen[:, None, None], found, torch.zeros_like(found))
-        torch.where(live[:, None, None], result, out, out=out)
-        if lse is not None:
-            assert top is not None
-            top = torch.where(seen[:, None], top, torch.full_like(top, -torch.inf))
-            torch.where(live[:, None], top, lse, out=lse)
+        total = cache.shape[0] * cache.shape[1]
+        named, count = name_slots(slots, total, self.list_multiple)
+        found, top = self._library(query, cache, named, count, unscaled(params), lse is not None)
+        settle(found, top, out, lse, metadata.query_start_loc, count, params.kv_scale)
 
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
@@ -188,7 +168,3 @@ def unscaled(params: Latent) -> Latent:
     if params.kv_scale == 1.0:
         return params
     return Latent(scale=params.scale * params.kv_scale, kv_lora_rank=params.kv_lora_rank)
-
-
-def rescaled(found: Tensor, params: Latent) -> Tensor:
-    return found if params.kv_scale == 1.0 else found * params.kv_scale

@@ -5,6 +5,8 @@ Nothing here waits for a device, and nothing copies a cache.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,10 +14,62 @@ from attnctl.exits import InputError
 from attnctl.runtime import Metadata
 
 
-def live_rows(metadata: Metadata, tokens: int) -> Tensor:
-    """[T] bool: which query tokens belong to a sequence."""
-    starts = metadata.query_start_loc
-    return torch.arange(tokens, device=starts.device) < starts[-1]
+def name_slots(slots: Tensor, total: int, multiple: int = 1) -> tuple[Tensor, Tensor]:
+    """Lists [T, K'] int32 with -1 for what is no row of a cache of `total`, and how many are.
+
+    slots: [T, K] int32. K': at least K, a multiple of `multiple`, at least one such; what is
+    filled up is -1. The count is [T] int32.
+    """
+    width = max(multiple, -(-slots.shape[1] // multiple) * multiple)
+    fused = _fused(slots)
+    if fused is not None:
+        named: tuple[Tensor, Tensor] = fused.name_slots(slots, total, width)
+        return named
+    valid = (slots >= 0) & (slots < total)
+    filled = torch.nn.functional.pad(
+        torch.where(valid, slots, -1), (0, width - slots.shape[1]), value=-1
+    )
+    return filled, valid.sum(1, dtype=torch.int32)
+
+
+def settle(
+    found: Tensor,
+    top: Tensor | None,
+    out: Tensor,
+    lse: Tensor | None,
+    starts: Tensor,
+    count: Tensor | None,
+    factor: float,
+) -> None:
+    """Puts a library's result in `out` [T, H, L] and, where given, `lse` [T, H].
+
+    Rows of no sequence (starts: [B + 1]) keep what they held, rows that saw nothing (count [T] is
+    0) get 0 and -inf. factor: what the output is multiplied with.
+    """
+    fused = _fused(out)
+    if fused is not None:
+        fused.settle(found, top, out, lse, starts, count, factor)
+        return
+    live = torch.arange(out.shape[0], device=out.device) < starts[-1]
+    seen = live if count is None else count > 0
+    result = torch.where(seen[:, None, None], found, torch.zeros_like(found))
+    result = result if factor == 1.0 else result * factor
+    torch.where(live[:, None, None], result.to(out.dtype), out, out=out)
+    if lse is not None:
+        assert top is not None
+        top = torch.where(seen[:, None], top, torch.full_like(top, -torch.inf))
+        torch.where(live[:, None], top, lse, out=lse)
+
+
+def _fused(tensor: Tensor) -> Any:
+    """The same by Triton, in a launch each; None on the processor and without Triton."""
+    if tensor.is_cpu:
+        return None
+    try:
+        from attnctl.kernels.triton import settle_rows
+    except ImportError:
+        return None
+    return settle_rows
 
 
 def each_token(metadata: Metadata, tokens: int) -> Metadata:
@@ -83,9 +137,3 @@ def more_heads(query: Tensor, heads: int) -> Tensor:
 def least(counts: tuple[int, ...], heads: int) -> int | None:
     """The least of these numbers of heads that has room for `heads`; None: too many."""
     return min((count for count in counts if count >= heads), default=None)
-
-
-def more_places(slots: Tensor, multiple: int) -> Tensor:
-    """Lists [T, K] filled up with -1 to a multiple of places, at least one such."""
-    missing = max(multiple, -(-slots.shape[1] // multiple) * multiple) - slots.shape[1]
-    return slots if not missing else torch.nn.functional.pad(slots, (0, missing), value=-1)

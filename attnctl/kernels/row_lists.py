@@ -25,25 +25,24 @@ def row_lists(metadata: Metadata, size: int) -> tuple[Tensor, Tensor]:
     return starts, listed[:total]
 
 
-def picked_lists(slots: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """[T + 1] int32 and the valid slots of all rows in order, int32, of slots and valid [T, K]; as
-    many as all of them, and what lies past the last valid one is 0."""
-    starts = summed(valid.sum(1))
-    place = torch.where(valid, starts[:-1, None] + valid.cumsum(1) - 1, slots.numel())
+def picked_lists(slots: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """[T + 1] int32 and the named slots of all rows in order, int32, of slots [T, K] int32 that
+    name nothing by -1, count [T] of them; the list is as long as all places, 0 past the last."""
+    named = slots >= 0
+    starts = summed(count)
+    place = torch.where(named, starts[:-1, None] + named.cumsum(1) - 1, slots.numel())
     listed = torch.zeros(slots.numel() + 1, dtype=torch.int32, device=slots.device)
     listed.scatter_(0, place.flatten(), slots.flatten())
     return starts, listed[:-1]
 
 
-def packed_first(slots: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Slots [T, K] with the valid ones first, in their order, and how many they are, [T] int32.
+def packed_first(slots: Tensor) -> Tensor:
+    """Slots [T, K] with -1 behind the others, whose order stays.
 
-    A row without any has slot 0 first and counts one, for kernels that refuse empty rows: what
-    they compute of it is to be thrown away.
+    A row without any has slot 0 first, for kernels that refuse empty rows: what they compute of it
+    is to be thrown away.
     """
-    order = valid.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    packed = torch.where(valid, slots, -1).gather(1, order)
-    count = valid.sum(1, dtype=torch.int32)
-    if slots.shape[1]:
-        packed[:, 0] = packed[:, 0].clamp(min=0)
-    return packed, count.clamp(min=1)
+    order = (slots < 0).to(torch.uint8).argsort(dim=1, stable=True)
+    packed = slots.gather(1, order)
+    packed[:, :1].clamp_(min=0)
+    return packed

@@ -19,6 +19,7 @@ from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.kernels.triton.merge_states import merge_launch
 from attnctl.kernels.triton.mla_prefill import prefill_launch
 from attnctl.kernels.triton.scatter_rows import scatter_launch
+from attnctl.kernels.triton.settle_rows import name_launch, settle_launch
 from attnctl.ops.indexer import Indexing
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
@@ -57,6 +58,10 @@ def launches(device: Device, heads: int) -> Iterator[Launch]:
     )
     yield merge_launch((*states, *states), *states)
     yield scatter_launch(packed[0], packed, metadata.slot_mapping)
+    count = tensor(8, dtype=torch.int32)
+    yield name_launch(slots, 4096, slots, count)
+    yield settle_launch(out, lse, out, lse, starts, count, 1.0)
+    yield settle_launch(out, None, out, None, starts, None, 0.5)
     index, logits = tensor(64, 64, 132, dtype=torch.uint8), tensor(8, 8192, dtype=torch.float32)
     weights, indexing = tensor(8, 64, dtype=torch.float32), Indexing(topk=2048, scale=0.01)
     asked = tensor(8, 64, 128, dtype=torch.float8_e4m3fn)

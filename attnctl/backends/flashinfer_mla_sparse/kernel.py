@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnctl.kernels.flashinfer_latent import FlashInferLatent, computes
 from attnctl.kernels.latent_adapter import Load, SparseAdapter, State
-from attnctl.kernels.latent_tokens import more_places, one_stride
+from attnctl.kernels.latent_tokens import one_stride
 from attnctl.kernels.row_lists import packed_first
 from attnctl.ops.mla import Latent
 
@@ -27,6 +27,7 @@ class FlashInferMlaSparse(SparseAdapter):
     """MlaSparseRuntime on FlashInfer."""
 
     name = "FLASHINFER_MLA_SPARSE"
+    list_multiple = LIST_MULTIPLE
     block_multiple = PAGE
     packed = False
 
@@ -44,10 +45,9 @@ class FlashInferMlaSparse(SparseAdapter):
         return fits and computes(query, cache)
 
     def _library(
-        self, query: Tensor, cache: Tensor, slots: Tensor, valid: Tensor, params: Latent, lse: bool
+        self, query: Tensor, cache: Tensor, slots: Tensor, count: Tensor, params: Latent, lse: bool
     ) -> State:
-        packed, count = packed_first(slots, valid)
-        named = more_places(packed, LIST_MULTIPLE)
+        named, count = packed_first(slots), count.clamp(min=1)
         pages = one_stride(self.name, cache).unflatten(0, (-1, PAGE))
         places = named.shape[1]
         rest = {"sparse_mla_top_k": places}

@@ -16,7 +16,7 @@ from torch import Tensor
 from attnctl.kernels.flashmla import open_flashmla
 from attnctl.kernels.latent_adapter import Load, SparseAdapter, State
 from attnctl.kernels.latent_rows import PACKED
-from attnctl.kernels.latent_tokens import least, more_heads, more_places, one_stride
+from attnctl.kernels.latent_tokens import least, more_heads, one_stride
 from attnctl.ops.mla import Latent
 
 HEADS = (64, 128)
@@ -29,6 +29,7 @@ class FlashMlaSparse(SparseAdapter):
     """MlaSparseRuntime on FlashMLA."""
 
     name = "FLASHMLA_SPARSE"
+    list_multiple = LIST_MULTIPLE
     block_multiple = 64
 
     def __init__(self, load: Load = import_module) -> None:
@@ -58,12 +59,12 @@ class FlashMlaSparse(SparseAdapter):
         return True
 
     def _library(
-        self, query: Tensor, cache: Tensor, slots: Tensor, valid: Tensor, params: Latent, lse: bool
+        self, query: Tensor, cache: Tensor, slots: Tensor, count: Tensor, params: Latent, lse: bool
     ) -> State:
         heads = query.shape[1]
         width = least(HEADS, heads)
         assert width is not None
-        query, named = more_heads(query, width), more_places(slots, LIST_MULTIPLE)
+        query = more_heads(query, width)
         module = open_flashmla(self.name, self._load)
         if cache.dtype is torch.uint8:
             found, top = module.flash_mla_with_kvcache(
@@ -72,16 +73,16 @@ class FlashMlaSparse(SparseAdapter):
                 block_table=None,
                 cache_seqlens=None,
                 head_dim_v=params.kv_lora_rank,
-                tile_scheduler_metadata=self._plan(module, query, cache, named),
+                tile_scheduler_metadata=self._plan(module, query, cache, slots),
                 softmax_scale=params.scale,
                 is_fp8_kvcache=True,
-                indices=named[:, None],
+                indices=slots[:, None],
             )
             found, top = found[:, 0], top[:, :, 0]
         else:
             rows = one_stride(self.name, cache)
             found, _, top = module.flash_mla_sparse_fwd(
-                query.contiguous(), rows[:, None], named[:, None], params.scale, params.kv_lora_rank
+                query.contiguous(), rows[:, None], slots[:, None], params.scale, params.kv_lora_rank
             )
         return found[:, :heads], top[:, :heads]
 

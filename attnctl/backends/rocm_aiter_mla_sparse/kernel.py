@@ -32,9 +32,9 @@ class AiterMlaSparse(SparseAdapter):
         return self._aiter.takes(query, cache, params, lse)
 
     def _library(
-        self, query: Tensor, cache: Tensor, slots: Tensor, valid: Tensor, params: Latent, lse: bool
+        self, query: Tensor, cache: Tensor, slots: Tensor, count: Tensor, params: Latent, lse: bool
     ) -> State:
-        starts, listed = picked_lists(slots, valid)
+        starts, listed = picked_lists(slots, count)
         rows = one_stride(self.name, cache)
         return self._aiter.decode(query, rows, starts, listed, params, lse)
 

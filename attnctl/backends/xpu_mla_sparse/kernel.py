@@ -37,7 +37,7 @@ class XpuMlaSparse(SparseAdapter):
         return plain and widths and self._open() is not None
 
     def _library(
-        self, query: Tensor, cache: Tensor, slots: Tensor, valid: Tensor, params: Latent, lse: bool
+        self, query: Tensor, cache: Tensor, slots: Tensor, count: Tensor, params: Latent, lse: bool
     ) -> State:
         function = self._open()
         assert function is not None
