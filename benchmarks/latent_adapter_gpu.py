@@ -34,6 +34,7 @@ from attnctl.exits import InputError
 from attnctl.ops import mla_cases, mla_sparse_cases, mla_sparse_trial, mla_trial
 from attnctl.ops.mla import Latent
 from attnctl.ops.mla_sparse import sparse_latent_attention
+from attnctl.ops.packed_rows import pack_rows
 
 PEER = Path(os.environ.get("PEER", "."))
 OUT = Path(os.environ.get("OUT", "."))
@@ -97,6 +98,7 @@ def bundled(one: Any) -> bool:
 
 def child(name: str, first: int) -> int:
     """Cases from `first` on; ends with 1 after one that leaves the device unusable."""
+    torch.set_num_threads(2)  # several of these run side by side
     make, cases, trial = BACKENDS[name]
     runtime = make(load)
     file = OUT / f"{name}.jsonl"
@@ -152,7 +154,33 @@ def limits() -> int:
             except RuntimeError as problem:
                 says = str(problem).splitlines()[0][:160]
             print(f"plain {heads} heads {places} places: {says}", flush=True)
+            print(f"packed {heads} heads {places} places: {packed_says(flashmla, query, slots)}")
     return 0
+
+
+def packed_says(flashmla: Any, query: Tensor, slots: Tensor) -> str:
+    """What the decoding kernel makes of the same over packed rows."""
+    rows = drawn(4 * 64, 576).cpu()
+    packed = pack_rows(rows[:, :512], rows[:, 512:]).view(4, 64, 656)
+    try:
+        found, top = flashmla.flash_mla_with_kvcache(
+            query[:, None],
+            packed.cuda()[:, :, None],
+            None,
+            None,
+            512,
+            flashmla.get_mla_metadata()[0],
+            softmax_scale=0.05,
+            is_fp8_kvcache=True,
+            indices=slots[:, None],
+        )
+    except RuntimeError as problem:
+        return str(problem).splitlines()[0][:160]
+    params = Latent(scale=0.05, kv_lora_rank=512)
+    exact, lse = sparse_latent_attention(query.cpu(), packed, slots.cpu(), params)
+    error = float((found[:, 0].cpu().double() - exact)[1:].abs().max())
+    says = f"error {error:.2e}, lse {float((top[:, :, 0].cpu() - lse)[1:].abs().max()):.2e}"
+    return f"{says}, empty {float(found[0].abs().max())} {float(top[0].max())}"
 
 
 def graphed(call: Callable[[], object], rounds: int = 30) -> float:
@@ -238,6 +266,28 @@ def dense_times(heads: int, batch: int = 64, length: int = 4096) -> dict[str, fl
         params = Latent(scale=0.05, kv_lora_rank=512)
         call = lambda r=runtime, m=metadata, p=params: r.forward(query, cache, m, p)  # noqa: E731
         found[f"dense {batch} x {heads} of {length}: {runtime.get_name()}"] = graphed(call)
+    flash = load(FLASH3).flash_attn_varlen_func
+    for page in (64, 32, 16):
+        pages = cache.view(-1, page, 576)[:, :, None]
+        table = torch.arange(pages.shape[0], device="cuda", dtype=torch.int32).view(batch, -1)
+
+        def bare(pages: Tensor = pages, table: Tensor = table, m: Any = metadata) -> Any:
+            return flash(
+                query[..., 512:],
+                pages[..., 512:],
+                pages[..., :512],
+                1,
+                m.query_start_loc,
+                length,
+                seqused_k=m.seq_lens,
+                q_v=query[..., :512],
+                softmax_scale=0.05,
+                causal=True,
+                block_table=table,
+                fa_version=3,
+            )
+
+        found[f"dense {batch} x {heads} of {length}: FA3, pages of {page}"] = graphed(bare)
     return found
 
 
