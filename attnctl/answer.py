@@ -11,6 +11,7 @@ from attnctl.briefs import brief_machine
 from attnctl.cache_plan import plan_cache, with_blocks
 from attnctl.costs import cost
 from attnctl.exits import InputError
+from attnctl.latent_forms import latent_forms
 from attnctl.layer import Options
 from attnctl.machine import Machine
 from attnctl.memo import Memo
@@ -103,6 +104,7 @@ def answer(
         options,
         decisions,
         costs=with_blocks(costs, cache),
+        latent=[latent_forms(decision, registry) for decision in decisions],
         cache=cache,
         what_if=changes,
         profiles=profiled.told if profiled else (),

@@ -49,6 +49,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block that it asks for where the user fixes none. offset_bits: of the offsets with which its
     kernel reaches into the cache; None where the library that it calls does not say.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
+    beside: the backend whose kernels compute what a library behind this one has not: the prefill
+    and the merge of latent attention, and its indexer.
     origin: "built-in", or the distribution that brought it. module: where it is declared; the
     registry fills in both. Its kernels are in the module's `kernel`, loaded when they are run.
     """
@@ -65,6 +67,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     prefers_block: int | None = None
     offset_bits: Literal[32, 64, None] = None
     kernel: Literal["bundled", "adapter", "planned"] = "planned"
+    beside: str = ""
     origin: str = BUILT_IN
     module: str = ""
 

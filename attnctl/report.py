@@ -23,6 +23,7 @@ from attnctl.decision import Decision, Pick
 from attnctl.engines.values import EngineReport
 from attnctl.exits import Exit
 from attnctl.findings import Finding
+from attnctl.latent_forms import LatentForms
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.timed import Mapped, Span
@@ -55,9 +56,10 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one group of layers; `layer` is the group as the configuration states it.
 
     pick / would_pick: names; winner: the pick with its evidence and what it beat. cost: what the
-    pick keeps in cache. what_if: None where it was not asked for. timed_by: the profile whose
-    timings of this shape were used. map: its pick at every timed point; sweep: where the choice
-    changes along an axis; None where they were not asked for.
+    pick keeps in cache. latent: how the pick computes latent attention. what_if: None where it was
+    not asked for. timed_by: the profile whose timings of this shape were used. map: its pick at
+    every timed point; sweep: where the choice changes along an axis; None where they were not asked
+    for.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[CandidateReport, ...]
     notes: tuple[str, ...]
     cost: Cost | None = None
+    latent: LatentForms | None = None
     what_if: tuple[Flip, ...] | None = None
     timed_by: str | None = None
     map: tuple[Mapped, ...] | None = None
@@ -136,6 +139,7 @@ def report(
     decisions: Sequence[Decision],
     *,
     costs: Sequence[Cost] | None = None,
+    latent: Sequence[LatentForms | None] | None = None,
     cache: CachePlan | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     profiles: tuple[ProfileBrief, ...] = (),
@@ -144,15 +148,20 @@ def report(
     device: int = 0,
     unmet: tuple[str, ...] = (),
 ) -> SelectReport:
-    """The whole answer; costs, what_if and timed hold one entry per decision, or are None.
+    """The whole answer; costs, latent, what_if and timed hold one entry per decision, or are None.
 
     unmet: demands that no layer carries; they make the answer no unless a fallback is allowed.
     """
     unasked: Sequence[None] = [None] * len(decisions)
     groups = tuple(
-        _group(decision, cost, flips, of_profile or UNTIMED)
-        for decision, cost, flips, of_profile in zip(
-            decisions, costs or unasked, what_if or unasked, timed or unasked, strict=True
+        _group(decision, cost, forms, flips, of_profile or UNTIMED)
+        for decision, cost, forms, flips, of_profile in zip(
+            decisions,
+            costs or unasked,
+            latent or unasked,
+            what_if or unasked,
+            timed or unasked,
+            strict=True,
         )
     )
     return SelectReport(
@@ -199,7 +208,11 @@ def sweep(
 
 
 def _group(
-    decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None, timed: Timed
+    decision: Decision,
+    cost: Cost | None,
+    forms: LatentForms | None,
+    flips: tuple[Flip, ...] | None,
+    timed: Timed,
 ) -> GroupReport:
     return GroupReport(
         kind=decision.group.kind,
@@ -227,6 +240,7 @@ def _group(
         ),
         notes=decision.notes,
         cost=cost,
+        latent=forms,
         what_if=flips,
         timed_by=timed.by,
         map=timed.map,

@@ -110,8 +110,15 @@ def kernel_hashes(
 
 
 def _own_files(backend: Backend) -> Iterator[Path]:
+    """The sources of its folder, and of the backend's whose kernels compute beside its library."""
+    yield from _folder_files(backend.module)
+    if backend.beside:
+        yield from _folder_files(f"attnctl.backends.{backend.beside.lower()}")
+
+
+def _folder_files(module: str) -> Iterator[Path]:
     """The sources of a backend's own folder, less its declaration; of a lone module, the module."""
-    declared = getattr(sys.modules.get(backend.module), "__file__", None)
+    declared = getattr(sys.modules.get(module), "__file__", None)
     if declared is None:
         return
     path = Path(declared)

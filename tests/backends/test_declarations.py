@@ -68,6 +68,22 @@ def test_every_folder_loads() -> None:
     assert len(folders) == 27
 
 
+def test_no_kernel_is_planned_and_what_is_beside_one_is_bundled() -> None:
+    """Every backend runs; libraries of latent attention have a bundled backend beside them."""
+    assert {backend.kernel for backend in BACKENDS} == {"adapter", "bundled"}
+    for backend in BACKENDS:
+        library = backend.ops[0].startswith("mla") and backend.name.split("_")[0] not in (
+            "TRITON",
+            "CPU",
+        )
+        assert bool(backend.beside) is library
+        if library:
+            other = REGISTRY.get(backend.beside)
+            assert other is not None
+            assert other.ops == backend.ops
+            assert (other.kernel, other.beside) == ("bundled", "")
+
+
 def test_loading_the_registry_imports_no_torch() -> None:
     """A fresh interpreter with every declaration loaded has none of the heavy packages."""
     heavy = ("torch", "triton", "numpy", "transformers", "pydantic", "importlib.metadata")

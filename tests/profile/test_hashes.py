@@ -57,6 +57,8 @@ def test_the_hash_does_not_depend_on_where_the_kernels_lie(copied: Path) -> None
         ("eager/mamba1.py", {"MAMBA1_ATTN"}, {"MAMBA2_ATTN", "GDN_ATTN"}),
         ("triton/state_rows.py", {"MAMBA1_ATTN", "MAMBA2_ATTN"}, {"TRITON_ATTN", "CPU_ATTN"}),
         ("flash.py", {"FLASH_ATTN", "FLASHINFER"}, {"TRITON_ATTN", "CPU_ATTN"}),
+        ("triton/mla_prefill.py", {"TRITON_MLA", "FLASHMLA"}, {"TRITON_MLA_SPARSE", "CPU_MLA"}),
+        ("aiter_latent.py", {"ROCM_AITER_MLA"}, {"FLASHMLA", "TRITON_MLA"}),
     ],
 )
 def test_an_edited_kernel_changes_its_own_backends_only(

@@ -33,13 +33,29 @@ ON_CPU = {
     "TRITON_MLA": ("interpret", 70),
     "TRITON_MLA_SPARSE": ("interpret", 90),
     "ROCM_AITER_UNIFIED_ATTN": ("interpret", 80),
+    "XPU_MLA_SPARSE": ("interpret", 60),
 }
 # calls an installed package, which only its own machine has
-ADAPTERS = {"FLASH_ATTN", "FLASH_ATTN_DIFFKV", "FLASHINFER", "ROCM_AITER_FA", "ROCM_ATTN"}
+ADAPTERS = {
+    "FLASH_ATTN",
+    "FLASH_ATTN_DIFFKV",
+    "FLASH_ATTN_MLA",
+    "FLASHINFER",
+    "FLASHINFER_MLA",
+    "FLASHINFER_MLA_SPARSE",
+    "FLASHMLA",
+    "FLASHMLA_SPARSE",
+    "ROCM_AITER_FA",
+    "ROCM_AITER_MLA",
+    "ROCM_AITER_MLA_SPARSE",
+    "ROCM_ATTN",
+}
 
 
 def box(name: str) -> Machine:
-    return assume(machines.load(name), "torch,triton,flash_attn_3,flash_attn", REGISTRY).machine
+    return assume(
+        machines.load(name), "torch,triton,flash_attn_3,flash_attn,vllm", REGISTRY
+    ).machine
 
 
 @pytest.mark.parametrize("name", ON_CPU)
@@ -66,6 +82,10 @@ def test_every_runnable_backend_is_accounted_for() -> None:
         ("GDN_ATTN", "device", 60),
         ("CPU_ATTN", "device", 90),
         ("ROCM_AITER_UNIFIED_ATTN", "interpret", 80),
+        ("FLASH_ATTN_MLA", "device", 55),
+        ("FLASHMLA", "device", 45),
+        ("FLASHMLA_SPARSE", "device", 60),
+        ("XPU_MLA_SPARSE", "interpret", 60),
     ],
 )
 def test_on_an_h200_gpu_backends_run_on_it_and_cpu_backends_beside_it(

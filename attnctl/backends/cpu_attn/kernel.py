@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from attnctl.findings import Finding
+from attnctl.kernels.batch_checks import CheckedMetadata, check_batch, check_pages
 from attnctl.kernels.cpu.checks import (
-    CheckedMetadata,
-    check_batch,
     check_cache,
-    check_pages,
     check_params,
     check_query,
     check_sizes,
@@ -87,6 +85,7 @@ class CpuAttention:
         InputError: its tensors contradict each other.
         """
         return check_batch(
+            self.get_name(),
             Metadata(
                 query_start_loc=query_start_loc,
                 seq_lens=seq_lens,
@@ -94,14 +93,18 @@ class CpuAttention:
                 slot_mapping=slot_mapping,
                 max_query_len=max_query_len,
                 max_seq_len=max_seq_len,
-            )
+            ),
         )
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """InputError where rows, slots and cache do not fit together; nothing is written then."""
-        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        checked = (
+            metadata
+            if isinstance(metadata, CheckedMetadata)
+            else check_batch(self.get_name(), metadata)
+        )
         check_write(key, value, cache, checked, params)
         width = key.shape[2]
         (self._kernels or self._open()).write(
@@ -123,7 +126,11 @@ class CpuAttention:
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError where the tensors do not fit together."""
-        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        checked = (
+            metadata
+            if isinstance(metadata, CheckedMetadata)
+            else check_batch(self.get_name(), metadata)
+        )
         check_query(query, cache, checked, out)
         check_cache(cache, params)
         tokens, heads, width = query.shape
@@ -132,7 +139,7 @@ class CpuAttention:
         last = self._paged
         # the layers of a model share a batch: its block table is looked through once
         if last is None or last[0] is not checked or last[1:] != (blocks, page):
-            check_pages(checked, blocks, page)
+            check_pages(self.get_name(), checked, blocks, page)
             self._paged = (checked, blocks, page)
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
@@ -147,6 +154,11 @@ class CpuAttention:
             out,
         )
         return out
+
+    def _checked(self, metadata: Metadata) -> CheckedMetadata:
+        if isinstance(metadata, CheckedMetadata):
+            return metadata
+        return check_batch(self.get_name(), metadata)
 
     def _open(self) -> Kernels:
         if self._kernels is None:

@@ -26,7 +26,7 @@ class TritonAttention(PackedCache):
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """One launch; slots of -1 and rows past the slots are left alone."""
-        _check_device(self.name, cache)
+        check_device(self.name, cache)
         write_cache(
             key,
             value,
@@ -45,7 +45,7 @@ class TritonAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv]. Launches by shapes alone and waits for nothing: a CUDA graph can hold it."""
-        _check_device(self.name, query)
+        check_device(self.name, query)
         return paged_attention(
             query,
             *views(cache, query.shape[2]),
@@ -60,8 +60,11 @@ class TritonAttention(PackedCache):
         )
 
 
-def _check_device(name: str, tensor: Tensor) -> None:
-    """InputError: a tensor of the processor, and kernels that are not interpreted."""
+def check_device(name: str, tensor: Tensor, instead: str = "CPU_ATTN") -> None:
+    """InputError: a tensor of the processor, and kernels that are not interpreted.
+
+    instead: the backend that computes there.
+    """
     if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
         return
     if torch.cuda.is_available():
@@ -71,5 +74,5 @@ def _check_device(name: str, tensor: Tensor) -> None:
         )
     raise InputError(
         f"{name}: no GPU driver is active and its tensors lie on the cpu; set TRITON_INTERPRET=1 "
-        "before Python starts to try the kernels in Triton's interpreter, or use CPU_ATTN"
+        f"before Python starts to try the kernels in Triton's interpreter, or use {instead}"
     )
