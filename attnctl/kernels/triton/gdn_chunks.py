@@ -1,0 +1,190 @@
+"""Long rows of the gated delta rule on matrix units: chunks prepared in parallel, then a walk.
+
+The walk carries BV rows of one head's state through the chunks of a row, in place. Its state is the
+left operand of every product and stays in registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attnctl.kernels.triton.gdn_prepare import prepare_kernel
+from attnctl.kernels.triton.state_rows import (
+    chunk_slot,
+    interpreting,
+    keeps_all,
+    number,
+    read_row,
+    row_arguments,
+)
+from attnctl.ops.gdn import NORM_EPSILON, Gdn
+from attnctl.runtime import StateMetadata
+
+CHUNK = 64
+LONG = 32
+"""Tokens of the longest row from which chunks are worth it."""
+
+
+@triton.jit
+def walk_kernel(
+    Q,
+    K,
+    TO_VALUES,
+    TO_KEYS,
+    WEIGHTS,
+    GAIN,
+    LEFT,
+    WHOLE,
+    OUT,
+    STATE,
+    STARTS,
+    SLOTS,
+    KNOWN,
+    ACCEPTED,
+    VERIFIED,
+    stride_slots,
+    stride_qt,
+    stride_qh,
+    stride_kt,
+    stride_kh,
+    stride_ot,
+    stride_oh,
+    stride_state,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    D_BLOCK: tl.constexpr,
+    DV: tl.constexpr,
+    DV_BLOCK: tl.constexpr,
+    BV: tl.constexpr,
+    PARTS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    FULL: tl.constexpr,
+):
+    """Program (head and part of Dv, row); rows under verification are left to the other kernel."""
+    row = tl.program_id(1)
+    head = tl.program_id(0) // PARTS
+    first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
+    if (slot < 0) | (count <= 0) | (keeps_all(VERIFIED, row) != 0):
+        return
+    d = tl.arange(0, D_BLOCK)
+    v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
+    i = tl.arange(0, CHUNK)
+    real_d = d < D
+    real_v = v < DV
+    tile = real_v[:, None] & real_d[None, :]
+    inside = head * DV * D + v[:, None] * D + d[None, :]
+    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0)
+    state = state.to(tl.float32)
+    at = chunk_slot(first, row, CHUNK) * HEADS + head
+    q_at = Q + head // GROUP * stride_qh + (first + i)[None, :] * stride_qt + d[:, None]
+    k_at = K + head // GROUP * stride_kh + (first + i)[:, None] * stride_kt + d[None, :]
+    out_at = OUT + head * stride_oh + (first + i)[None, :] * stride_ot + v[:, None]
+    keys_at = TO_KEYS + at * (D_BLOCK * CHUNK) + d[:, None] * CHUNK + i[None, :]
+    values_at = TO_VALUES + at * (DV_BLOCK * CHUNK) + v[:, None] * CHUNK + i[None, :]
+    weights_at = WEIGHTS + at * (CHUNK * CHUNK) + i[:, None] * CHUNK + i[None, :]
+    gain_at = GAIN + at * CHUNK + i
+    left_at = LEFT + at * CHUNK + i
+    whole_at = WHOLE + at
+    for begin in range(0, count, CHUNK):
+        real = begin + i < count
+        to_keys = tl.load(keys_at)
+        values = tl.load(values_at).to(tl.float32)
+        query = tl.load(q_at, mask=real_d[:, None] & real[None, :], other=0.0)
+        key = tl.load(k_at, mask=real[:, None] & real_d[None, :], other=0.0)
+        weights = tl.load(weights_at)
+        gain = tl.load(gain_at)
+        left = tl.load(left_at)
+        whole = tl.load(whole_at)
+        if FULL:
+            to_keys = to_keys.to(tl.float32)
+            query = query.to(tl.float32)
+            key = key.to(tl.float32)
+            weights = weights.to(tl.float32)
+        kind: tl.constexpr = key.dtype
+        held = state.to(kind)
+        update = tl.dot(held, to_keys, values)
+        state = tl.dot((update * left[None, :]).to(kind), key, state * whole)
+        output = tl.dot(held, query) * gain[None, :]
+        output = tl.dot(update.to(kind), weights, output)
+        tl.store(out_at, output.to(OUT.dtype.element_ty), mask=real_v[:, None] & real[None, :])
+        q_at += CHUNK * stride_qt
+        k_at += CHUNK * stride_kt
+        out_at += CHUNK * stride_ot
+        keys_at += HEADS * D_BLOCK * CHUNK
+        values_at += HEADS * DV_BLOCK * CHUNK
+        weights_at += HEADS * CHUNK * CHUNK
+        gain_at += HEADS * CHUNK
+        left_at += HEADS * CHUNK
+        whole_at += HEADS
+    tl.store(STATE + slot * stride_state + inside, state.to(STATE.dtype.element_ty), mask=tile)
+
+
+def worth_it(inputs: Gdn, metadata: StateMetadata) -> bool:
+    """True for long rows in half precision with a decay per head and widths that fit on chip."""
+    half = inputs.q.dtype in (torch.float16, torch.bfloat16)
+    widest = max(inputs.q.shape[2], inputs.v.shape[2])
+    return metadata.max_query_len >= LONG and half and inputs.g.dim() == 2 and widest <= 128
+
+
+KNOBS: dict[str, Any] = {
+    "rows": 64, "warps": 4, "stages": 2, "prepare_warps": 4, "prepare_stages": 1,
+    "solve": tl.float16,
+}  # fmt: skip
+
+
+def run(
+    inputs: Gdn,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: dict[str, Any] = KNOBS,
+) -> None:
+    """Every row that is not under verification. Tensors with a dense last dimension."""
+    q, k, v, g, beta = inputs.q, inputs.k, inputs.v, inputs.g, inputs.beta
+    tokens, heads, width_v = v.shape
+    width = q.shape[2]
+    rows = metadata.state_indices.shape[0]
+    block, block_v = (max(triton.next_power_of_2(one), 16) for one in (width, width_v))
+    slots = tokens // CHUNK + rows
+    scratch = q.new_empty(slots, heads, block_v + block + CHUNK, CHUNK)
+    size = slots * heads * CHUNK
+    to_values, to_keys, weights = scratch.view(-1).split(
+        [size * block_v, size * block, size * CHUNK]
+    )
+    factors = torch.empty(2 * size + slots * heads, dtype=torch.float32, device=q.device)
+    gain, left, whole = factors.split([size, size, slots * heads])
+    constants: dict[str, Any] = {
+        "HEADS": heads,
+        "GROUP": heads // q.shape[1],
+        "D": width,
+        "D_BLOCK": block,
+        "DV": width_v,
+        "DV_BLOCK": block_v,
+        "CHUNK": CHUNK,
+        "FULL": interpreting(),
+    }
+    starts, indices, known, accepted, verified, stride_slots = row_arguments(metadata)
+    chunks = triton.cdiv(metadata.max_query_len, CHUNK)
+    prepare_kernel[(heads, chunks, rows)](
+        q, k, v, g, beta, to_values, to_keys, weights, gain, left, whole,
+        number(inputs.a_log), number(inputs.dt_bias), starts, indices, verified, stride_slots,
+        q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
+        g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
+        L2NORM=inputs.l2norm, SOLVE=tl.float32 if interpreting() else knobs["solve"],
+        **constants, num_warps=knobs["prepare_warps"], num_stages=knobs["prepare_stages"],
+    )  # fmt: skip
+    part = min(block_v, 256 if interpreting() else knobs["rows"])
+    parts = triton.cdiv(width_v, part)
+    walk_kernel[(heads * parts, rows)](
+        q, k, to_values, to_keys, weights, gain, left, whole, out, state,
+        starts, indices, known, accepted, verified, stride_slots,
+        q.stride(0), q.stride(1), k.stride(0), k.stride(1), out.stride(0), out.stride(1),
+        state.stride(0), BV=part, PARTS=parts, **constants,
+        num_warps=knobs["warps"], num_stages=knobs["stages"],
+    )  # fmt: skip
