@@ -240,6 +240,7 @@ def argument_type(value: Any, *, constant: bool) -> tuple[str, bool]:
         torch.float32: "fp32",
         torch.float8_e4m3fn: "fp8e4nv",
         torch.float8_e5m2: "fp8e5",
+        torch.bool: "i1",
         torch.int8: "i8",
         torch.uint8: "u8",
         torch.int32: "i32",

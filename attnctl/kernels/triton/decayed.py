@@ -81,7 +81,7 @@ def decayed_kernel(
     RATE: [H], the log decay per unit of dt. FULL: products in float32, for the interpreter.
     """
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0) | (keeps_all(VERIFIED, row) != 0):
         return
@@ -104,24 +104,28 @@ def decayed_kernel(
             skip = tl.load(SKIP + head * DV + p, mask=real_p, other=0.0)[:, None]
         else:
             skip = tl.load(SKIP + head)
-    t = first + i
-    k_at = K + head // GROUP * stride_kh + t[:, None] * stride_kt + d[None, :]
-    q_at = Q + head // GROUP * stride_qh + t[None, :] * stride_qt + d[:, None]
-    v_at = V + head * stride_vh + t[None, :] * stride_vt + p[:, None]
-    out_at = OUT + head * stride_oh + t[None, :] * stride_ot + p[:, None]
+    # scalar pointers that move, and places in a chunk that do not: few registers
+    k_at = K + head // GROUP * stride_kh + first * stride_kt
+    q_at = Q + head // GROUP * stride_qh + first * stride_qt
+    v_at = V + head * stride_vh + first * stride_vt
+    out_at = OUT + head * stride_oh + first * stride_ot
+    k_in = i[:, None] * stride_kt + d[None, :]
+    q_in = i[None, :] * stride_qt + d[:, None]
+    v_in = i[None, :] * stride_vt + p[:, None]
+    out_in = i[None, :] * stride_ot + p[:, None]
     dt_at = DT
     if DT is not None:
-        dt_at = DT + head * stride_dh + t * stride_dt
+        dt_at = DT + head * stride_dh + first * stride_dt
     z_at = Z
     if Z is not None:
-        z_at = Z + head * stride_zh + t[None, :] * stride_zt + p[:, None]
+        z_at = Z + head * stride_zh + first * stride_zt
     forward = i[None, :] >= i[:, None]
     for begin in range(0, count, CHUNK):
         real = begin + i < count
         tokens = real_p[:, None] & real[None, :]
-        key = tl.load(k_at, mask=real[:, None] & real_d[None, :], other=0.0)
-        query = tl.load(q_at, mask=real_d[:, None] & real[None, :], other=0.0)
-        value = tl.load(v_at, mask=tokens, other=0.0)
+        key = tl.load(k_at + k_in, mask=real[:, None] & real_d[None, :], other=0.0)
+        query = tl.load(q_at + q_in, mask=real_d[:, None] & real[None, :], other=0.0)
+        value = tl.load(v_at + v_in, mask=tokens, other=0.0)
         if FULL:
             key = key.to(tl.float32)
             query = query.to(tl.float32)
@@ -129,7 +133,7 @@ def decayed_kernel(
         kind: tl.constexpr = key.dtype
         dt = tl.where(real, 1.0, 0.0)
         if DT is not None:
-            dt = tl.load(dt_at, mask=real, other=0.0).to(tl.float32) + bias
+            dt = tl.load(dt_at + i * stride_dt, mask=real, other=0.0).to(tl.float32) + bias
             if SOFTPLUS:
                 dt = softplus(dt)
             dt = tl.where(real, tl.minimum(tl.maximum(dt, dt_least), dt_most), 0.0)
@@ -146,9 +150,10 @@ def decayed_kernel(
         if SKIP is not None:
             y += skip * value.to(tl.float32)
         if Z is not None:
-            y = y * silu(tl.load(z_at, mask=tokens, other=0.0).to(tl.float32))
+            z_in = i[None, :] * stride_zt + p[:, None]
+            y = y * silu(tl.load(z_at + z_in, mask=tokens, other=0.0).to(tl.float32))
             z_at += CHUNK * stride_zt
-        tl.store(out_at, y.to(OUT.dtype.element_ty), mask=tokens)
+        tl.store(out_at + out_in, y.to(OUT.dtype.element_ty), mask=tokens)
         k_at += CHUNK * stride_kt
         q_at += CHUNK * stride_qt
         v_at += CHUNK * stride_vt

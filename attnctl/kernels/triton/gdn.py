@@ -76,7 +76,7 @@ def gdn_kernel(
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return

@@ -68,7 +68,7 @@ def walk_kernel(
 ):
     """Program (head and part of Dv, row); rows under verification are left to the other kernel."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0) | (keeps_all(VERIFIED, row) != 0):
         return
@@ -82,25 +82,26 @@ def walk_kernel(
     state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0)
     state = state.to(tl.float32)
     at = chunk_slot(first, row, CHUNK) * HEADS + head
-    q_at = Q + head // GROUP * stride_qh + (first + i)[None, :] * stride_qt + d[:, None]
-    k_at = K + head // GROUP * stride_kh + (first + i)[:, None] * stride_kt + d[None, :]
-    out_at = OUT + head * stride_oh + (first + i)[None, :] * stride_ot + v[:, None]
-    keys_at = TO_KEYS + at * (D_BLOCK * CHUNK) + d[:, None] * CHUNK + i[None, :]
-    values_at = TO_VALUES + at * (DV_BLOCK * CHUNK) + v[:, None] * CHUNK + i[None, :]
-    weights_at = WEIGHTS + at * (CHUNK * CHUNK) + i[:, None] * CHUNK + i[None, :]
-    gain_at = GAIN + at * CHUNK + i
-    left_at = LEFT + at * CHUNK + i
-    whole_at = WHOLE + at
+    # scalar pointers that move, and places in a chunk that do not: few registers
+    q_at = Q + head // GROUP * stride_qh + first * stride_qt
+    k_at = K + head // GROUP * stride_kh + first * stride_kt
+    out_at = OUT + head * stride_oh + first * stride_ot
+    q_in = i[None, :] * stride_qt + d[:, None]
+    k_in = i[:, None] * stride_kt + d[None, :]
+    out_in = i[None, :] * stride_ot + v[:, None]
+    keys_in = d[:, None] * CHUNK + i[None, :]
+    values_in = v[:, None] * CHUNK + i[None, :]
+    weights_in = i[:, None] * CHUNK + i[None, :]
     for begin in range(0, count, CHUNK):
         real = begin + i < count
-        to_keys = tl.load(keys_at)
-        values = tl.load(values_at).to(tl.float32)
-        query = tl.load(q_at, mask=real_d[:, None] & real[None, :], other=0.0)
-        key = tl.load(k_at, mask=real[:, None] & real_d[None, :], other=0.0)
-        weights = tl.load(weights_at)
-        gain = tl.load(gain_at)
-        left = tl.load(left_at)
-        whole = tl.load(whole_at)
+        to_keys = tl.load(TO_KEYS + at * (D_BLOCK * CHUNK) + keys_in)
+        values = tl.load(TO_VALUES + at * (DV_BLOCK * CHUNK) + values_in).to(tl.float32)
+        query = tl.load(q_at + q_in, mask=real_d[:, None] & real[None, :], other=0.0)
+        key = tl.load(k_at + k_in, mask=real[:, None] & real_d[None, :], other=0.0)
+        weights = tl.load(WEIGHTS + at * (CHUNK * CHUNK) + weights_in)
+        gain = tl.load(GAIN + at * CHUNK + i)
+        left = tl.load(LEFT + at * CHUNK + i)
+        whole = tl.load(WHOLE + at)
         if FULL:
             to_keys = to_keys.to(tl.float32)
             query = query.to(tl.float32)
@@ -112,16 +113,12 @@ def walk_kernel(
         state = tl.dot((update * left[None, :]).to(kind), key, state * whole)
         output = tl.dot(held, query) * gain[None, :]
         output = tl.dot(update.to(kind), weights, output)
-        tl.store(out_at, output.to(OUT.dtype.element_ty), mask=real_v[:, None] & real[None, :])
+        tokens = real_v[:, None] & real[None, :]
+        tl.store(out_at + out_in, output.to(OUT.dtype.element_ty), mask=tokens)
         q_at += CHUNK * stride_qt
         k_at += CHUNK * stride_kt
         out_at += CHUNK * stride_ot
-        keys_at += HEADS * D_BLOCK * CHUNK
-        values_at += HEADS * DV_BLOCK * CHUNK
-        weights_at += HEADS * CHUNK * CHUNK
-        gain_at += HEADS * CHUNK
-        left_at += HEADS * CHUNK
-        whole_at += HEADS
+        at += HEADS
     tl.store(STATE + slot * stride_state + inside, state.to(STATE.dtype.element_ty), mask=tile)
 
 
@@ -134,7 +131,6 @@ def worth_it(inputs: Gdn, metadata: StateMetadata) -> bool:
 
 KNOBS: dict[str, Any] = {
     "rows": 64, "warps": 4, "stages": 2, "prepare_warps": 4, "prepare_stages": 1,
-    "solve": tl.float16,
 }  # fmt: skip
 
 
@@ -176,8 +172,7 @@ def run(
         number(inputs.a_log), number(inputs.dt_bias), starts, indices, verified, stride_slots,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
-        L2NORM=inputs.l2norm, SOLVE=tl.float32 if interpreting() else knobs["solve"],
-        **constants, num_warps=knobs["prepare_warps"], num_stages=knobs["prepare_stages"],
+        L2NORM=inputs.l2norm, **constants, num_warps=knobs["prepare_warps"], num_stages=knobs["prepare_stages"],
     )  # fmt: skip
     part = min(block_v, 256 if interpreting() else knobs["rows"])
     parts = triton.cdiv(width_v, part)

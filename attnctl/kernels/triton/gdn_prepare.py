@@ -21,23 +21,34 @@ from attnctl.kernels.triton.state_rows import chunk_of_row, softplus
 
 
 @triton.jit
-def inverse(upper, CHUNK: tl.constexpr, KIND: tl.constexpr):
+def join_blocks(found, upper, j, i, BLOCK: tl.constexpr, FULL: tl.constexpr):
+    """The inverse in blocks of 2 BLOCK rows from that in blocks of BLOCK."""
+    kind: tl.constexpr = tl.float32 if FULL else tl.float16
+    pairs = (j // (2 * BLOCK) == i // (2 * BLOCK)) & (j // BLOCK != i // BLOCK)
+    between = tl.where(pairs, upper, 0.0).to(kind)
+    narrow = found.to(kind)
+    left = tl.dot(narrow, between).to(kind)
+    return found - tl.dot(left, narrow)
+
+
+@triton.jit
+def inverse(upper, CHUNK: tl.constexpr, FULL: tl.constexpr):
     """(I + upper)^-1 of a strictly upper triangular matrix, by inverting blocks of growing size.
 
     Each step joins pairs of inverted blocks, so nothing is larger than an inverse: powers of
-    `upper` would lose all digits where keys resemble each other.
+    `upper` would lose all digits where keys resemble each other. Products are of float16, whose
+    eleven bits are more than bfloat16's eight and whose range the entries do not leave.
     """
     j = tl.arange(0, CHUNK)[:, None]
     i = tl.arange(0, CHUNK)[None, :]
     found = tl.where(j == i, 1.0, tl.where(j // 2 == i // 2, -upper, 0.0))
-    size: tl.constexpr = 2
-    for level in tl.static_range(1, 10):
-        block: tl.constexpr = 2**level
-        if block < CHUNK:
-            pairs = (j // (2 * block) == i // (2 * block)) & (j // block != i // block)
-            between = tl.where(pairs, upper, 0.0).to(KIND)
-            left = tl.dot(found.to(KIND), between, input_precision="ieee").to(KIND)
-            found -= tl.dot(left, found.to(KIND), input_precision="ieee")
+    found = join_blocks(found, upper, j, i, 2, FULL)
+    found = join_blocks(found, upper, j, i, 4, FULL)
+    found = join_blocks(found, upper, j, i, 8, FULL)
+    if CHUNK > 16:
+        found = join_blocks(found, upper, j, i, 16, FULL)
+    if CHUNK > 32:
+        found = join_blocks(found, upper, j, i, 32, FULL)
     return found
 
 
@@ -81,10 +92,9 @@ def prepare_kernel(
     L2NORM: tl.constexpr,
     CHUNK: tl.constexpr,
     FULL: tl.constexpr,
-    SOLVE: tl.constexpr,
 ):
     """Program (head, chunk of a row, row). FULL: products in float32, for the interpreter."""
-    head = tl.program_id(0)
+    head = tl.program_id(0).to(tl.int64)
     first, count, at = chunk_of_row(STARTS, SLOTS, VERIFIED, stride_slots, CHUNK)
     if count <= 0:
         return
@@ -131,7 +141,7 @@ def prepare_kernel(
     weights_at = WEIGHTS + at * (CHUNK * CHUNK) + j * CHUNK + i[None, :]
     tl.store(weights_at, weights.to(WEIGHTS.dtype.element_ty))
     overlap = tl.dot(k, kt) * decay * (k_norm * beta)[None, :]
-    solved = inverse(tl.where(i[None, :] > j, overlap, 0.0), CHUNK, SOLVE)
+    solved = inverse(tl.where(i[None, :] > j, overlap, 0.0), CHUNK, FULL)
 
     v = tl.arange(0, DV_BLOCK)
     v_at = V + head * stride_vh + t[None, :] * stride_vt + v[:, None]

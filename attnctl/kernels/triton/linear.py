@@ -66,7 +66,7 @@ def linear_kernel(
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
@@ -136,5 +136,6 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
-        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long, num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

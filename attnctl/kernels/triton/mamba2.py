@@ -76,7 +76,7 @@ def mamba2_kernel(
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
@@ -174,5 +174,6 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), out.stride(1), state.stride(0), *inputs.dt_limit,
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
-        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long, num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip
