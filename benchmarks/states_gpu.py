@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-import msgspec
 import torch
 import triton
 from state_peers import peers_of
@@ -60,8 +59,8 @@ STATES = {
     "mamba1": ((8192, 16), torch.float32),
     "short_conv": ((3, 8192), HALF),
 }
-"""One slot. Shapes: Qwen3-Next's GDN with as many key heads, as fla takes it; Mamba 2 of 128 heads
-x 64, 8 groups, 128 states; MiniMax-Text-01's 64 heads; Mamba 1 and convolutions of 8192 channels."""
+"""One slot. Shapes: Qwen3-Next's GDN with a key head for each value head; Mamba 2 of 128 heads of 64,
+8 groups, 128 states; MiniMax-Text-01's 64 heads; Mamba 1 and convolutions of 8192 channels."""
 
 
 def draw(*shape, dtype=HALF):
@@ -174,7 +173,7 @@ class Batch:
         )
 
     def reference(self):
-        """Outputs by the specification in float32 (decode), or by the recurrent kernel; the pool."""
+        """Outputs by the specification in float32, or by the recurrent kernel; and the pool."""
         pool = self.pool.clone()
         out = torch.empty_like(self.out, dtype=torch.float32)
         batch = self.view(0, pool=pool, out=out)

@@ -213,5 +213,7 @@ def run(
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         *((0, 0) if dt is None else dt.stride()), *((0, 0) if z is None else z.stride()[:2]),
         out.stride(0), out.stride(1), state.stride(0), *state_strides, *dt_limit, scale,
-        **constants, num_warps=8 if wide else knobs["warps"], num_stages=1 if wide else knobs["stages"],
+        **constants,
+        num_warps=8 if wide else knobs["warps"],
+        num_stages=1 if wide else knobs["stages"],
     )  # fmt: skip
