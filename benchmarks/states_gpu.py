@@ -59,7 +59,7 @@ STATES = {
     "mamba1": ((8192, 16), torch.float32),
     "short_conv": ((3, 8192), HALF),
 }
-"""One slot. Shapes: Qwen3-Next's GDN with a key head for each value head; Mamba 2 of 128 heads of 64,
+"""One slot. Shapes: Qwen3-Next's GDN with a key head per value head; Mamba 2 of 128 heads of 64,
 8 groups, 128 states; MiniMax-Text-01's 64 heads; Mamba 1 and convolutions of 8192 channels."""
 
 

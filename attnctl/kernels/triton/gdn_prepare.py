@@ -1,8 +1,8 @@
 """The gated delta rule in chunks, first part: every chunk by itself, all of them in parallel.
 
 Within a chunk each update depends on the earlier ones: (I + M) u = beta (v - decayed S k), M
-strictly lower triangular. This inverts I + M, applies the inverse to values and keys, and leaves what the
-walk (gdn_chunks) needs to carry a state through a chunk in four products:
+strictly lower triangular. This inverts I + M, applies the inverse to values and keys, and leaves
+what the walk (gdn_chunks) needs to carry a state through a chunk in four products:
 
   TO_VALUES [Dv, i], TO_KEYS [D, i]: (I + M)^-1 beta v and minus (I + M)^-1 beta k, transposed
   WEIGHTS [j, i]: how much the update of token j counts in the output of token i

@@ -1,9 +1,9 @@
 """As gdn_prepare, for a gate per channel: decays lie inside the products of keys and queries.
 
-A pair of tokens i > j counts with exp(total_i - total_j) in each channel. Split at a token r between
-them it is exp(total_i - total_r) exp(total_r - total_j), both at most 1 however strong the gates
-are, so that one product serves all pairs that r separates: r is the middle of each block of 2, 4,
-8, ... tokens, and each pair has exactly one. Queries and keys for the walk carry their decays.
+A pair of tokens i > j counts with exp(total_i - total_j) in each channel. Split at a token r
+between them it is exp(total_i - total_r) exp(total_r - total_j), both at most 1 however strong the
+gates are, so that one product serves all pairs that r separates: r is the middle of each block of
+2, 4, 8, ... tokens, and each pair has exactly one. Queries and keys for the walk are decayed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def totals_kernel(
     D_BLOCK: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Program (head, chunk of a row, row): TOTAL [CHUNK, D], the log decay since the chunk began."""
+    """Program (head, chunk, row): TOTAL [CHUNK, D], the log decay since the chunk began."""
     head = tl.program_id(0).to(tl.int64)
     first, count, at = chunk_of_row(STARTS, SLOTS, VERIFIED, stride_slots, CHUNK)
     if count <= 0:
