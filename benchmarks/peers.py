@@ -39,7 +39,7 @@ def load_vllm_triton():
     folder = os.environ.get("PEER")
     if not folder:
         return None
-    _stand_in_for_vllm(folder)
+    stand_in_for_vllm(folder)
     from vllm.v1.attention.ops.triton_unified_attention import unified_attention
 
     def make(batch):
@@ -76,8 +76,10 @@ def load_vllm_triton():
     return make
 
 
-def _stand_in_for_vllm(folder):
-    """As much of vLLM's package as its kernel module imports; its tree is not all there."""
+def stand_in_for_vllm(folder):
+    """As much of vLLM's package as its kernel modules import; its tree is not all there."""
+    if "vllm" in sys.modules:
+        return
 
     def module(name, **names):
         sys.modules[name] = types.ModuleType(name)
@@ -90,6 +92,10 @@ def _stand_in_for_vllm(folder):
         "vllm.v1.attention",
         "vllm.v1.attention.ops",
         "vllm.v1.attention.backends",
+        "vllm.model_executor",
+        "vllm.model_executor.layers",
+        "vllm.model_executor.layers.mamba",
+        "vllm.model_executor.layers.mamba.ops",
         "vllm.utils",
     ):
         module(name).__path__ = [str(Path(folder, *name.split(".")))]
@@ -110,6 +116,14 @@ def _stand_in_for_vllm(folder):
             return True
 
         is_cuda_alike = is_cuda
+
+        def is_rocm(self):
+            return False
+
+        is_xpu = is_cpu = is_rocm
+
+        def is_arch_support_pdl(self):
+            return True
 
         def is_device_capability(self, wanted):
             return wanted in (90, (9, 0))

@@ -22,6 +22,24 @@ WANTED = (
     ("vllm", "vllm/v1/attention/ops/prefix_prefill.py", "context_attention_fwd"),
     ("amd-aiter", "aiter/ops/mha.py", "mha_batch_prefill_func"),
     ("amd-aiter", "aiter/ops/triton/unified_attention.py", "unified_attention"),
+    ("flashinfer-python", "flashinfer/gdn_prefill.py", "chunk_gated_delta_rule"),
+    *(
+        ("fla-core", f"fla/ops/{name}/{form}.py", f"{form}_{name}")
+        for name in ("gated_delta_rule", "kda", "simple_gla")
+        for form in ("chunk", "fused_recurrent")
+    ),
+    *(
+        ("mamba-ssm", f"mamba_ssm/ops/{file}.py", name)
+        for file, name in (
+            ("triton/selective_state_update", "selective_state_update"),
+            ("triton/ssd_combined", "mamba_chunk_scan_combined"),
+            ("selective_scan_interface", "selective_scan_fn"),
+        )
+    ),
+    *(
+        ("causal-conv1d", "causal_conv1d/causal_conv1d_interface.py", f"causal_conv1d_{form}")
+        for form in ("fn", "update")
+    ),
     *(
         ("vllm", "vllm/third_party/flashmla/flash_mla_interface.py", name)
         for name in ("get_mla_metadata", "flash_mla_with_kvcache", "flash_mla_sparse_fwd")

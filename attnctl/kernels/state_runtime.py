@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attnctl import cache
 from attnctl.exits import InputError
+from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
@@ -23,7 +24,9 @@ class StateAttention:
     """StateRuntime of one operation.
 
     kinds: the state types whose layers it computes (attnctl.model.spec.State.type). shapes: from
-    inputs to the shapes of one slot and of the output.
+    inputs to the shapes of one slot and of the output. rivals: names of attnctl.kernels.rivals'
+    modules that compute it too; kernel: the one of them that does, "" for the bundled kernels.
+    load: import_module, or what stands for it.
     """
 
     def __init__(
@@ -32,17 +35,43 @@ class StateAttention:
         op: str,
         kinds: tuple[str, ...],
         shapes: Callable[[Any], tuple[Shape, Shape]],
+        rivals: tuple[str, ...] = (),
+        *,
+        kernel: str = "",
+        load: Load = import_module,
     ) -> None:
         self._name = name
         self._op = op
         self._kinds = kinds
         self._shapes = shapes
+        self._rivals = rivals
+        self._kernel = kernel
+        self._load = load
 
     def get_name(self) -> str:
         return self._name
 
     def is_ssm(self) -> bool:
         return True
+
+    def rivals(self) -> tuple[str, ...]:
+        """The rival kernels whose package is installed here."""
+        return importable(self._rivals)
+
+    def with_knobs(
+        self, knobs: Mapping[str, Any], kernel: str = "", load: Load | None = None
+    ) -> StateAttention:
+        """This runtime on a rival kernel. InputError: it has no such kernel, or no such knob."""
+        if knobs:
+            raise InputError(f"{self._name}: no knob {next(iter(knobs))!r}; it has none")
+        if kernel and kernel not in self._rivals:
+            raise InputError(
+                f"{self._name}: no kernel {kernel!r}; its rivals are {', '.join(self._rivals)}"
+            )
+        return type(self)(
+            self._name, self._op, self._kinds, self._shapes, self._rivals, kernel=kernel,
+            load=load or self._load,
+        )  # fmt: skip
 
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
@@ -109,7 +138,11 @@ class StateAttention:
             first = getattr(inputs, inputs.per_token[0])
             out = torch.zeros(result, dtype=first.dtype, device=first.device)
         _same(f"{self._name}: out", tuple(out.shape), result)
-        _form(self._op, state.device).forward(inputs, state, metadata, out)
+        if not self._kernel:
+            _form(self._op, state.device).forward(inputs, state, metadata, out)
+        elif out.numel() and metadata.max_query_len:
+            compute = rival(self._kernel, self._op)
+            compute(inputs, state, metadata, out, self._load)
         return out
 
 

@@ -6,10 +6,12 @@ read once and written in place once; nothing else is stored but outputs.
 
 from __future__ import annotations
 
+import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import gdn_chunks
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -70,14 +72,17 @@ def gdn_kernel(
     CHANNEL: tl.constexpr,
     L2NORM: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     d = tl.arange(0, D_BLOCK)
     v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
     real_d = d < D
@@ -149,7 +154,7 @@ def gdn_kernel(
 
 
 def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, Hv, Dv]; state: [slots, Hv, Dv, D], in place, in one launch."""
+    """out: [T, Hv, Dv]; state: [slots, Hv, Dv, D], in place; long rows in chunks (gdn_chunks)."""
     if empty(out, metadata):
         return
     check_slots(state)
@@ -158,6 +163,12 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
+    long = gdn_chunks.worth_it(inputs, metadata)
+    if long:
+        ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
+        gdn_chunks.run(ready, state, metadata, out)
+        if metadata.speculative is None:
+            return
     rows = tile_rows(width_v, block, 8, TILE)
     parts = triton.cdiv(width_v, rows)
     gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
@@ -168,5 +179,6 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1],
+        ONLY_VERIFIED=long,
         num_warps=WARPS, num_stages=2,
     )  # fmt: skip

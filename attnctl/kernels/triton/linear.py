@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import decayed
 from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
@@ -61,14 +62,17 @@ def linear_kernel(
     BV: tl.constexpr,
     PARTS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     d = tl.arange(0, D_BLOCK)
     v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
     real_d = d < D
@@ -109,20 +113,29 @@ def linear_kernel(
 
 
 def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, H, Dv]; state: [slots, H, D, Dv], in place, in one launch."""
+    """out: [T, H, Dv]; state: [slots, H, D, Dv], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
     check_slots(state)
     q, k, v = dense(inputs.q), dense(inputs.k), dense(inputs.v)
     heads, width_v = v.shape[1:]
     width = q.shape[2]
+    slope = number(inputs.slope)
+    long = decayed.worth_it(q, metadata)
+    if long:
+        decayed.run(
+            q, k, v, -slope, state, metadata, out, state_strides=(1, width_v), scale=inputs.scale
+        )
+        if metadata.speculative is None:
+            return
     block = triton.next_power_of_2(width)
     part = tile_rows(width_v, block, 64, TILE)
     parts = triton.cdiv(width_v, part)
     linear_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        q, k, v, number(inputs.slope), out, state, *row_arguments(metadata),
+        q, k, v, slope, out, state, *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

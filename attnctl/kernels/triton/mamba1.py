@@ -5,10 +5,12 @@ A program carries BC channels' states [C, R] through one sequence's tokens, in p
 
 from __future__ import annotations
 
+import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import mamba1_scan
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -60,6 +62,7 @@ def mamba1_kernel(
     R_BLOCK: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (part of C, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -67,6 +70,8 @@ def mamba1_kernel(
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     r = tl.arange(0, R_BLOCK)
     real_c = c < CHANNELS
@@ -123,12 +128,18 @@ def mamba1_kernel(
 
 
 def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, C]; state: [slots, C, R], in place, in one launch."""
+    """out: [T, C]; state: [slots, C, R], in place; long rows in segments (mamba1_scan)."""
     if empty(out, metadata):
         return
     check_slots(state)
     x, dt, b, c = (dense(value) for value in (inputs.x, inputs.dt, inputs.b, inputs.c))
     z = None if inputs.z is None else dense(inputs.z)
+    long = mamba1_scan.worth_it(inputs, metadata)
+    if long:
+        ready = msgspec.structs.replace(inputs, x=x, dt=dt, b=b, c=c, z=z)
+        mamba1_scan.run(ready, state, metadata, out)
+        if metadata.speculative is None:
+            return
     channels, size = inputs.a.shape
     block = triton.next_power_of_2(size)
     part = tile_rows(channels, block, 32, TILE)
@@ -138,5 +149,6 @@ def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor)
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

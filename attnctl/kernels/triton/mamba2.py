@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import decayed
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -71,14 +72,17 @@ def mamba2_kernel(
     SOFTPLUS: tl.constexpr,
     PER_CHANNEL: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     p = tl.program_id(0) % PARTS * BP + tl.arange(0, BP)
     r = tl.arange(0, R_BLOCK)
     real_p = p < DV
@@ -142,7 +146,7 @@ def mamba2_kernel(
 
 
 def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, H, Dv]; state: [slots, H, Dv, R], in place, in one launch."""
+    """out: [T, H, Dv]; state: [slots, H, Dv, R], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
     check_slots(state)
@@ -150,16 +154,26 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
     z = None if inputs.z is None else dense(inputs.z)
     heads, width = x.shape[1:]
     groups, size = b.shape[1:]
+    rate, skip, bias = number(inputs.a), number(inputs.d), number(inputs.dt_bias)
+    long = decayed.worth_it(x, metadata)
+    if long:
+        decayed.run(
+            c, b, x, rate, state, metadata, out, state_strides=(size, 1), dt=dt, z=z, skip=skip,
+            bias=bias, dt_limit=inputs.dt_limit, softplus_dt=inputs.softplus,
+        )  # fmt: skip
+        if metadata.speculative is None:
+            return
     block = triton.next_power_of_2(size)
     rows = tile_rows(width, block, 8, TILE)
     parts = triton.cdiv(width, rows)
     mamba2_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
+        x, dt, b, c, z, rate, skip, bias, out, state,
         *row_arguments(metadata),
         x.stride(0), x.stride(1), dt.stride(0), dt.stride(1), b.stride(0), b.stride(1),
         c.stride(0), c.stride(1), *((0, 0) if z is None else z.stride()[:2]),
         out.stride(0), out.stride(1), state.stride(0), *inputs.dt_limit,
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

@@ -37,6 +37,28 @@ def keeps_all(VERIFIED, row):
 
 
 @triton.jit
+def chunk_slot(first, row, CHUNK: tl.constexpr):
+    """Where the row's first chunk lies among all chunks: tokens // CHUNK + rows are enough."""
+    return first // CHUNK + row
+
+
+@triton.jit
+def chunk_of_row(STARTS, SLOTS, VERIFIED, stride_slots, CHUNK: tl.constexpr):
+    """First token, number of tokens and place of chunk program_id(1) of row program_id(2).
+
+    No tokens where the row ends before it, is padding or is under verification.
+    """
+    row = tl.program_id(2)
+    begin = tl.program_id(1) * CHUNK
+    first = tl.load(STARTS + row)
+    count = tl.load(STARTS + row + 1) - first - begin
+    skipped = tl.load(SLOTS + row.to(tl.int64) * stride_slots) < 0
+    count = tl.where(skipped | (keeps_all(VERIFIED, row) != 0), 0, tl.minimum(count, CHUNK))
+    at = chunk_slot(first, row, CHUNK) + tl.program_id(1)
+    return (first + begin).to(tl.int64), count, at.to(tl.int64)
+
+
+@triton.jit
 def column_slot(SLOTS, row, column, stride_slots, COLUMNS: tl.constexpr):
     """The slot of one column of a row, -1 past the last."""
     at = SLOTS + row.to(tl.int64) * stride_slots + column
