@@ -212,7 +212,10 @@ def compile_launch(launch: Any, target: str) -> Report:
             fixed[name] = value
         if aligned:
             attributes[(index,)] = [["tt.divisibility", 16]]
-    source = ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=attributes)
+    source_of = ASTSource
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource as source_of
+    source = source_of(fn=kernel, signature=signature, constexprs=fixed, attrs=attributes)
     start = time.perf_counter()
     compiled = triton.compile(source, target=gpu_target(target), options=options)
     seconds = time.perf_counter() - start

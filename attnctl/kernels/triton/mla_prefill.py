@@ -9,23 +9,9 @@ from torch import Tensor
 
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
-from attnctl.kernels.triton.latent_tile import load_columns
+from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.runtime import Metadata
-
-
-@triton.jit
-def find_tile(STARTS, tile, sequences, BLOCK_M: tl.constexpr):
-    """The sequence of a query tile, where sequence b's first is starts[b] // BLOCK_M + b."""
-    low = 0
-    high = sequences
-    while low < high:
-        middle = (low + high) // 2
-        if tl.load(STARTS + middle) // BLOCK_M + middle <= tile:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
 
 
 @triton.jit

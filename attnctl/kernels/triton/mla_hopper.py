@@ -1,0 +1,344 @@
+"""Latent attention for Hopper's matrix unit: three groups of warps that hand tiles to each other.
+
+A program holds 64 heads of one query token, and their 64 x 512 running sums fill half of a
+multiprocessor's registers, so that no second program could run beside it while this one computes
+its softmax. Instead one group of warps copies rows, one makes logits and weights, and two add the
+weighted rows, all at once. Written in Gluon, Triton's explicit layer, which the interpreter does
+not run: the portable kernels say what it must give.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    async_copy,
+    fence_async_shared,
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+# 3.7 renamed it
+sync_warps = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
+
+HEADS_TILE = 64
+"""Rows of a program: the matrix unit's own height."""
+
+
+@gluon.jit
+def rows_of(
+    ROWS,
+    start,
+    end,
+    limit,
+    PAGE: gl.constexpr,
+    SPARSE: gl.constexpr,
+    TILE: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):
+    """Page and row in it of each key of a tile, and whether it is seen. ROWS: slots or pages."""
+    key = start + gl.arange(0, TILE, layout=LAYOUT)
+    if SPARSE:
+        slot = gl.load(ROWS + key, mask=key < end, other=-1)
+        seen = (slot >= 0) & (slot < limit)
+        slot = gl.where(seen, slot, 0)
+        page = slot // PAGE
+        row = slot % PAGE
+    else:
+        seen = key < end
+        page = gl.load(ROWS + key // PAGE, mask=seen, other=0)
+        row = key % PAGE
+    return page, row, seen
+
+
+@gluon.jit
+def copy_tile(latent, rope, full, CACHE, page, row, seen, stride_n, stride_p, LAYOUT: gl.constexpr):
+    """Starts the copy of a tile's rows; `full` is arrived at by each thread whose part is there."""
+    by_column: gl.constexpr = gl.SliceLayout(0, LAYOUT)
+    L: gl.constexpr = latent.shape[1]
+    R: gl.constexpr = rope.shape[1]
+    pointers = CACHE + (page.to(gl.int64) * stride_n + row * stride_p)[:, None]
+    mask = seen[:, None]
+    column = gl.arange(0, L, layout=by_column)
+    async_copy.async_copy_global_to_shared(latent, pointers + column[None, :], mask=mask)
+    column = L + gl.arange(0, R, layout=by_column)
+    async_copy.async_copy_global_to_shared(rope, pointers + column[None, :], mask=mask)
+    async_copy.mbarrier_arrive(full, increment_count=False)
+
+
+@gluon.jit
+def weigh_rows(
+    q_latent,
+    q_rope,
+    q_full,
+    latents,
+    ropes,
+    full,
+    fades,
+    weighed,
+    ROWS,
+    LSE,
+    begin,
+    end,
+    limit,
+    stride_lse,
+    heads,
+    factor,
+    v_scale,
+    unit,
+    PAGE: gl.constexpr,
+    SPARSE: gl.constexpr,
+    TILE: gl.constexpr,
+    BUFFERS: gl.constexpr,
+):
+    """The group that makes logits and weights, and hands on the weights and the sums' fading."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, TILE, 16]
+    )
+    by_row: gl.constexpr = gl.SliceLayout(1, layout)
+    by_key: gl.constexpr = gl.SliceLayout(0, layout)
+    dtype: gl.constexpr = ropes.dtype
+    square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
+    top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
+    total = gl.full([64], 0.0, gl.float32, layout=by_row)
+    mbarrier.wait(q_full, 0)
+    tile = 0
+    for start in range(begin, end, TILE):
+        place = tile % BUFFERS
+        _, _, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, TILE, by_key)
+        mbarrier.wait(full.index(place), tile // BUFFERS & 1)
+        # the copies were no writes of the proxy through which the matrix unit reads
+        fence_async_shared()
+        s = gl.full([64, TILE], 0.0, gl.float32, layout=layout)
+        s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
+        s = warpgroup_mma(q_latent, latents.index(place).permute((1, 0)), s, is_async=True)
+        s = warpgroup_mma_wait(0, deps=[s])
+        s = gl.where(seen[None, :], s * factor, float("-inf"))
+        new_top = gl.maximum(top, gl.max(s, 1))
+        # a row that has seen nothing yet: -inf - -inf would be NaN
+        shift = gl.where(new_top == float("-inf"), 0.0, new_top)
+        p = gl.exp2(s - shift[:, None])
+        fade = gl.exp2(top - shift)
+        total = total * fade + gl.sum(p, 1)
+        top = new_top
+        # the rope part of these rows is done with, and as large as their weights
+        ropes.index(place)._reinterpret(dtype, [64, TILE], square).store(p.to(dtype))
+        fades.index(place).store(fade)
+        fence_async_shared()
+        sync_warps()
+        mbarrier.arrive(weighed.index(place))
+        tile += 1
+    # the last hand-over: what the sums are divided by
+    safe = gl.where(total > 0.0, total, 1.0)
+    fades.index(BUFFERS).store(gl.where(total > 0.0, v_scale / safe, 0.0))
+    sync_warps()
+    mbarrier.arrive(weighed.index(BUFFERS))
+    if LSE is not None:
+        lse = gl.where(total > 0.0, (top + gl.log2(safe)) * unit, float("-inf"))
+        head = gl.arange(0, 64, layout=by_row)
+        gl.store(LSE + head * stride_lse, lse, mask=head < heads)
+
+
+@gluon.jit
+def add_rows(
+    q_latent,
+    q_rope,
+    q_full,
+    latents,
+    ropes,
+    full,
+    fades,
+    weighed,
+    Q,
+    CACHE,
+    ROWS,
+    OUT,
+    begin,
+    end,
+    limit,
+    stride_qh,
+    stride_n,
+    stride_p,
+    stride_out,
+    heads,
+    PAGE: gl.constexpr,
+    SPARSE: gl.constexpr,
+    TILE: gl.constexpr,
+    BUFFERS: gl.constexpr,
+    L: gl.constexpr,
+):
+    """The groups that copy rows and, when those are weighed, add them, each half of the columns."""
+    # 8 lanes copy 128 bytes of a row: few rows a thread, whose addresses stay in registers
+    copied: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
+    by_key: gl.constexpr = gl.SliceLayout(1, copied)
+    head = gl.arange(0, 64, layout=by_key)
+    copy_tile(q_latent, q_rope, q_full, Q, head, head, head < heads, stride_qh, 0, copied)
+    for i in gl.static_range(BUFFERS):
+        page, row, seen = rows_of(
+            ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key
+        )
+        copy_tile(
+            latents.index(i), ropes.index(i), full.index(i), CACHE, page, row, seen,
+            stride_n, stride_p, copied,
+        )  # fmt: skip
+    layout: gl.constexpr = gl.NVMMADistributedLayout(
+        version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
+    )
+    by_row: gl.constexpr = gl.SliceLayout(1, layout)
+    dtype: gl.constexpr = ropes.dtype
+    square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
+    acc = gl.full([64, L], 0.0, gl.float32, layout=layout)
+    tile = 0
+    for start in range(begin, end, TILE):
+        place = tile % BUFFERS
+        page, row, seen = rows_of(
+            ROWS, start + BUFFERS * TILE, end, limit, PAGE, SPARSE, TILE, by_key
+        )
+        mbarrier.wait(weighed.index(place), tile // BUFFERS & 1)
+        acc = acc * fades.index(place).load(by_row)[:, None]
+        weights = ropes.index(place)._reinterpret(dtype, [64, TILE], square)
+        acc = warpgroup_mma(weights, latents.index(place), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=[acc])
+        # both groups are done with the rows
+        sync_warps()
+        if start + BUFFERS * TILE < end:
+            copy_tile(
+                latents.index(place), ropes.index(place), full.index(place), CACHE, page, row,
+                seen, stride_n, stride_p, copied,
+            )  # fmt: skip
+        tile += 1
+    mbarrier.wait(weighed.index(BUFFERS), 0)
+    value = acc * fades.index(BUFFERS).load(by_row)[:, None]
+    head = gl.arange(0, 64, layout=by_row)
+    column = gl.arange(0, L, layout=gl.SliceLayout(0, layout))
+    pointers = OUT + (head.to(gl.int64) * stride_out)[:, None] + column[None, :]
+    gl.store(pointers, value.to(OUT.dtype.element_ty), mask=(head < heads)[:, None])
+
+
+@gluon.jit
+def mla_hopper_kernel(
+    Q,
+    CACHE,
+    ROWS,
+    OUT,
+    LSE,
+    STARTS,
+    LENGTHS,
+    PART,
+    PART_LSE,
+    stride_qt,
+    stride_qh,
+    stride_n,
+    stride_p,
+    stride_rows,
+    stride_ot,
+    stride_oh,
+    stride_st,
+    stride_sh,
+    factor,
+    v_scale,
+    sequences,
+    limit,
+    listed,
+    least_tiles,
+    HEADS: gl.constexpr,
+    PAGE: gl.constexpr,
+    SPARSE: gl.constexpr,
+    SPLIT: gl.constexpr,
+    TILE: gl.constexpr,
+    BUFFERS: gl.constexpr,
+    L: gl.constexpr,
+    R: gl.constexpr,
+):
+    """Grid: (T x parts of 64 heads, segments), the parts of a token side by side.
+
+    Dense: ROWS is the block table, the keys are those at or before the query token. SPARSE: ROWS
+    holds `listed` slots a token, of which those within 0 .. limit - 1 are seen.
+    """
+    PARTS: gl.constexpr = (HEADS + 63) // 64
+    token = (gl.program_id(0) // PARTS).to(gl.int64)
+    first = gl.program_id(0) % PARTS * 64
+    segment = gl.program_id(1)
+    segments = gl.num_programs(1)
+    if token >= gl.load(STARTS + sequences):
+        return
+    if SPARSE:
+        hi = listed
+        rows = ROWS + token * stride_rows
+    else:
+        low = 0
+        high = sequences
+        while low < high:
+            middle = (low + high) // 2
+            if gl.load(STARTS + middle) <= token:
+                low = middle + 1
+            else:
+                high = middle
+        sequence = low - 1
+        last = gl.load(STARTS + sequence + 1)
+        hi = (gl.load(LENGTHS + sequence) - last + token + 1).to(gl.int32)
+        rows = ROWS + sequence.to(gl.int64) * stride_rows
+    tiles = gl.maximum(gl.cdiv(gl.cdiv(hi, TILE), segments), least_tiles)
+    begin = segment * tiles * TILE
+    end = gl.minimum(begin + tiles * TILE, hi)
+
+    dtype: gl.constexpr = Q.dtype.element_ty
+    wide: gl.constexpr = gl.NVMMASharedLayout.get_default_for([TILE, L], dtype)
+    narrow: gl.constexpr = gl.NVMMASharedLayout.get_default_for([TILE, R], dtype)
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    q_latent = gl.allocate_shared_memory(dtype, [64, L], wide)
+    q_rope = gl.allocate_shared_memory(dtype, [64, R], narrow)
+    latents = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, L], wide)
+    ropes = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, R], narrow)
+    fades = gl.allocate_shared_memory(gl.float32, [BUFFERS + 1, 64], plain)
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    weighed = gl.allocate_shared_memory(gl.int64, [BUFFERS + 1, 1], mbarrier.MBarrierLayout())
+    # every copying thread arrives when its copies are done
+    mbarrier.init(q_full, count=256)
+    for i in gl.static_range(BUFFERS):
+        mbarrier.init(full.index(i), count=256)
+    for i in gl.static_range(BUFFERS + 1):
+        mbarrier.init(weighed.index(i), count=1)
+
+    heads = HEADS - first
+    query = Q + token * stride_qt + first.to(gl.int64) * stride_qh
+    if SPLIT:
+        at = (token * HEADS + first) * segments + segment
+        out = PART + at * L
+        lse = PART_LSE + at
+        out_stride = segments * L
+        lse_stride = segments
+        unit = 1.0
+    else:
+        out = OUT + token * stride_ot + first.to(gl.int64) * stride_oh
+        out_stride = stride_oh
+        lse_stride = stride_sh
+        unit = 0.6931471805599453
+        if LSE is not None:
+            lse = LSE + token * stride_st + first.to(gl.int64) * stride_sh
+        else:
+            lse = None
+    gl.warp_specialize(
+        [
+            (
+                add_rows,
+                (
+                    q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
+                    query, CACHE, rows, out, begin, end, limit, stride_qh, stride_n, stride_p,
+                    out_stride, heads, PAGE, SPARSE, TILE, BUFFERS, L,
+                ),
+            ),
+            (
+                weigh_rows,
+                (
+                    q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
+                    rows, lse, begin, end, limit, lse_stride, heads, factor, v_scale, unit,
+                    PAGE, SPARSE, TILE, BUFFERS,
+                ),
+            ),
+        ],
+        [4],
+        [168],
+    )  # fmt: skip
