@@ -198,7 +198,6 @@ def compile_launch(launch: Any, target: str) -> Report:
     import time
 
     import triton
-    from triton.compiler import ASTSource
 
     kernel, _, arguments, constants = launch
     options = {k: v for k, v in constants.items() if k in ("num_warps", "num_stages")}
@@ -212,10 +211,7 @@ def compile_launch(launch: Any, target: str) -> Report:
             fixed[name] = value
         if aligned:
             attributes[(index,)] = [["tt.divisibility", 16]]
-    source_of = ASTSource
-    if kernel.is_gluon():
-        from triton.experimental.gluon._runtime import GluonASTSource as source_of
-    source = source_of(fn=kernel, signature=signature, constexprs=fixed, attrs=attributes)
+    source = _source(kernel, signature, fixed, attributes)
     start = time.perf_counter()
     compiled = triton.compile(source, target=gpu_target(target), options=options)
     seconds = time.perf_counter() - start
@@ -231,6 +227,17 @@ def compile_launch(launch: Any, target: str) -> Report:
         matrix=tuple(sorted({found[0] for found in MATRIX.finditer(text)})),
         seconds=round(seconds, 2),
     )
+
+
+def _source(kernel: Any, signature: Any, fixed: Any, attributes: Any) -> Any:
+    kinds = {"fn": kernel, "signature": signature, "constexprs": fixed, "attrs": attributes}
+    if kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        return GluonASTSource(**kinds)
+    from triton.compiler import ASTSource
+
+    return ASTSource(**kinds)
 
 
 def argument_type(value: Any, *, constant: bool) -> tuple[str, bool]:

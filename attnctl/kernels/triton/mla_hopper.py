@@ -103,8 +103,8 @@ def weigh_rows(
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
     mbarrier.wait(q_full, 0)
-    tile = 0
-    for start in range(begin, end, TILE):
+    for tile in range(gl.cdiv(end - begin, TILE)):
+        start = begin + tile * TILE
         place = tile % BUFFERS
         _, _, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, TILE, by_key)
         mbarrier.wait(full.index(place), tile // BUFFERS & 1)
@@ -128,7 +128,6 @@ def weigh_rows(
         fence_async_shared()
         sync_warps()
         mbarrier.arrive(weighed.index(place))
-        tile += 1
     # the last hand-over: what the sums are divided by
     safe = gl.where(total > 0.0, total, 1.0)
     fades.index(BUFFERS).store(gl.where(total > 0.0, v_scale / safe, 0.0))
@@ -175,9 +174,7 @@ def add_rows(
     head = gl.arange(0, 64, layout=by_key)
     copy_tile(q_latent, q_rope, q_full, Q, head, head, head < heads, stride_qh, 0, copied)
     for i in gl.static_range(BUFFERS):
-        page, row, seen = rows_of(
-            ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key
-        )
+        page, row, seen = rows_of(ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key)
         copy_tile(
             latents.index(i), ropes.index(i), full.index(i), CACHE, page, row, seen,
             stride_n, stride_p, copied,
@@ -189,8 +186,8 @@ def add_rows(
     dtype: gl.constexpr = ropes.dtype
     square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
     acc = gl.full([64, L], 0.0, gl.float32, layout=layout)
-    tile = 0
-    for start in range(begin, end, TILE):
+    for tile in range(gl.cdiv(end - begin, TILE)):
+        start = begin + tile * TILE
         place = tile % BUFFERS
         page, row, seen = rows_of(
             ROWS, start + BUFFERS * TILE, end, limit, PAGE, SPARSE, TILE, by_key
@@ -207,7 +204,6 @@ def add_rows(
                 latents.index(place), ropes.index(place), full.index(place), CACHE, page, row,
                 seen, stride_n, stride_p, copied,
             )  # fmt: skip
-        tile += 1
     mbarrier.wait(weighed.index(BUFFERS), 0)
     value = acc * fades.index(BUFFERS).load(by_row)[:, None]
     head = gl.arange(0, 64, layout=by_row)
