@@ -27,7 +27,7 @@ from peers import load_fa3_dense, load_flashmla
 from triton.testing import do_bench
 
 from attnctl.kernels.triton.call import device_of
-from attnctl.kernels.triton.hopper_call import hopper_launches
+from attnctl.kernels.triton.hopper_call import HopperTiles, hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch, pick_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
@@ -179,6 +179,9 @@ class Rows:
             else:
                 parts.append(f"{name}: {value}")
         print(" ".join(parts), flush=True)
+        self.save()
+
+    def save(self):
         if "OUT" in os.environ:
             text = json.dumps(self.rows, indent=0)
             Path(os.environ["OUT"], f"mla_gpu{os.environ.get('TAG', '')}.json").write_text(text)
@@ -565,6 +568,7 @@ def sweep(found, group, shape, choices, run_of, error_of_choice, floor):
     best = "; ".join(f"{n} {t:.4f} e{errors[n]:.1e}" for t, n in good[:5])
     bad = [n for n in times if n not in {n for _, n in good}]
     found.rows.append({"group": f"sweep {group}", "shape": shape, "floor": floor, "times": times})
+    found.save()
     print(f"sweep {group} {shape} floor {floor:.4f}: {best}", flush=True)
     for label in bad:
         print("   bad", label, times[label], errors.get(label), flush=True)
@@ -577,7 +581,12 @@ PORTABLE = [
         (16, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2), (64, 16, 8, 3),
     )
 ]  # fmt: skip
-HOPPER = [Tiles(64, 64, 8, 2), Tiles(64, 32, 8, 4)]
+HOPPER = [
+    HopperTiles(64, 2, 1),
+    HopperTiles(64, 2, 2),
+    HopperTiles(32, 4, 1),
+    HopperTiles(32, 4, 2),
+]
 
 
 def kinds(heads):
@@ -587,7 +596,13 @@ def kinds(heads):
 
 
 def named(kind, tiles, segments):
-    return f"{kind} {tiles.rows}x{tiles.keys} w{tiles.warps} s{tiles.stages} n{segments}"
+    return f"{kind} {'x'.join(map(str, parts_of(tiles)))} n{segments}"
+
+
+def parts_of(tiles):
+    if isinstance(tiles, HopperTiles):
+        return tuple(tiles)
+    return tiles.rows, tiles.keys, tiles.warps, tiles.stages
 
 
 def sweep_dense(found, pool, shapes=((1, 65536), (16, 16384), (64, 4096), (128, 16384))):
@@ -597,7 +612,7 @@ def sweep_dense(found, pool, shapes=((1, 65536), (16, 16384), (64, 4096), (128, 
         query, out = drawn(sequences, heads, WIDTH), poisoned(sequences, heads, RANK)
         choices, sets = {}, {}
         for (kind, tiles), segments in product(kinds(heads), (1, 2, 4, 8, 16, 32, 64)):
-            programs = sequences * -(-heads // tiles.rows) * segments
+            programs = sequences * -(-heads // getattr(tiles, "rows", 64)) * segments
             if not 100 <= programs <= 700 and segments > 1:
                 continue
             work = []
@@ -629,7 +644,7 @@ def sweep_sparse(found, shapes=((1024, 8192), (64, 65536), (1, 65536))):
         listed = Listed(tokens, rows, heads)
         choices = {}
         for (kind, tiles), segments in product(kinds(heads), (1, 2, 4, 8, 16, 32)):
-            programs = tokens * -(-heads // tiles.rows) * segments
+            programs = tokens * -(-heads // getattr(tiles, "rows", 64)) * segments
             if not 100 <= programs <= 700 and segments > 1:
                 continue
             make = hopper_launches if kind == "h" else sparse_launches

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -12,12 +14,24 @@ from attnctl.kernels.triton.latent_launch import (
     partial_for,
     reduce_launch,
 )
-from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
-TILES = Tiles(64, 64, 8, 2)
-"""Heads of a program, keys of a tile, warps that add, buffers (benchmarks/mla_gpu.py)."""
+
+class HopperTiles(NamedTuple):
+    """Keys of a tile, buffers that hold tiles, pieces of columns in which a tile is copied."""
+
+    keys: int
+    buffers: int
+    pieces: int
+
+
+TILES = HopperTiles(64, 2, 2)
+"""Measured on an H200 (benchmarks/mla_gpu.py)."""
+
+HEADS = 64
+"""Heads of a program: the matrix unit's own height."""
 
 SEGMENT_TILES = 3
 """What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
@@ -64,7 +78,7 @@ def hopper_launches(
     out: Tensor,
     lse: Tensor | None,
     gpu: Device,
-    tiles: Tiles = TILES,
+    tiles: HopperTiles = TILES,
     segments: int | None = None,
 ) -> list[Launch]:
     """Dense attention, or over slots where they are given; with several segments the reduce pass.
@@ -76,7 +90,7 @@ def hopper_launches(
     tokens, heads, width = query.shape
     rank = params.kv_lora_rank
     keys = metadata.max_seq_len if slots is None else slots.shape[1]
-    parts = -(-heads // tiles.rows)
+    parts = -(-heads // HEADS)
     if segments is None:
         segments = segments_for(gpu, tokens * parts, keys, tiles.keys)
     partial = partial_for(out, segments)
@@ -88,10 +102,11 @@ def hopper_launches(
         "SPARSE": slots is not None,
         "SPLIT": segments > 1,
         "TILE": tiles.keys,
-        "BUFFERS": tiles.stages,
+        "BUFFERS": tiles.buffers,
+        "PIECES": tiles.pieces,
         "L": rank,
         "R": width - rank,
-        "num_warps": tiles.warps,
+        "num_warps": 8,
     }
     arguments = (
         query,

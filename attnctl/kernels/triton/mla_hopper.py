@@ -22,9 +22,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 # 3.7 renamed it
 sync_warps = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
-HEADS_TILE = 64
-"""Rows of a program: the matrix unit's own height."""
-
 
 @gluon.jit
 def rows_of(
@@ -53,18 +50,37 @@ def rows_of(
 
 
 @gluon.jit
-def copy_tile(latent, rope, full, CACHE, page, row, seen, stride_n, stride_p, LAYOUT: gl.constexpr):
-    """Starts the copy of a tile's rows; `full` is arrived at by each thread whose part is there."""
+def copy_tile(
+    latent,
+    rope,
+    full,
+    place,
+    CACHE,
+    page,
+    row,
+    seen,
+    stride_n,
+    stride_p,
+    LAYOUT: gl.constexpr,
+    PIECES: gl.constexpr,
+):
+    """Starts the copy of a tile's rows, in pieces of columns, the rope part with the first.
+
+    The piece's barrier is arrived at by each thread whose part is there.
+    """
     by_column: gl.constexpr = gl.SliceLayout(0, LAYOUT)
     L: gl.constexpr = latent.shape[1]
     R: gl.constexpr = rope.shape[1]
+    WIDTH: gl.constexpr = L // PIECES
     pointers = CACHE + (page.to(gl.int64) * stride_n + row * stride_p)[:, None]
     mask = seen[:, None]
-    column = gl.arange(0, L, layout=by_column)
-    async_copy.async_copy_global_to_shared(latent, pointers + column[None, :], mask=mask)
     column = L + gl.arange(0, R, layout=by_column)
     async_copy.async_copy_global_to_shared(rope, pointers + column[None, :], mask=mask)
-    async_copy.mbarrier_arrive(full, increment_count=False)
+    for i in gl.static_range(PIECES):
+        column = i * WIDTH + gl.arange(0, WIDTH, layout=by_column)
+        piece = latent.slice(i * WIDTH, WIDTH, dim=1)
+        async_copy.async_copy_global_to_shared(piece, pointers + column[None, :], mask=mask)
+        async_copy.mbarrier_arrive(full.index(place * PIECES + i), increment_count=False)
 
 
 @gluon.jit
@@ -91,6 +107,8 @@ def weigh_rows(
     SPARSE: gl.constexpr,
     TILE: gl.constexpr,
     BUFFERS: gl.constexpr,
+    PIECES: gl.constexpr,
+    L: gl.constexpr,
 ):
     """The group that makes logits and weights, and hands on the weights and the sums' fading."""
     layout: gl.constexpr = gl.NVMMADistributedLayout(
@@ -100,19 +118,25 @@ def weigh_rows(
     by_key: gl.constexpr = gl.SliceLayout(0, layout)
     dtype: gl.constexpr = ropes.dtype
     square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
+    WIDTH: gl.constexpr = L // PIECES
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
-    mbarrier.wait(q_full, 0)
+    for i in gl.static_range(PIECES):
+        mbarrier.wait(q_full.index(i), 0)
     for tile in range(gl.cdiv(end - begin, TILE)):
         start = begin + tile * TILE
         place = tile % BUFFERS
         _, _, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, TILE, by_key)
-        mbarrier.wait(full.index(place), tile // BUFFERS & 1)
-        # the copies were no writes of the proxy through which the matrix unit reads
-        fence_async_shared()
         s = gl.full([64, TILE], 0.0, gl.float32, layout=layout)
-        s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
-        s = warpgroup_mma(q_latent, latents.index(place).permute((1, 0)), s, is_async=True)
+        for i in gl.static_range(PIECES):
+            mbarrier.wait(full.index(place * PIECES + i), tile // BUFFERS & 1)
+            # the copies were no writes of the proxy through which the matrix unit reads
+            fence_async_shared()
+            if i == 0:
+                s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
+            q_part = q_latent.slice(i * WIDTH, WIDTH, dim=1)
+            part = latents.index(place).slice(i * WIDTH, WIDTH, dim=1)
+            s = warpgroup_mma(q_part, part.permute((1, 0)), s, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
         s = gl.where(seen[None, :], s * factor, float("-inf"))
         new_top = gl.maximum(top, gl.max(s, 1))
@@ -165,6 +189,7 @@ def add_rows(
     SPARSE: gl.constexpr,
     TILE: gl.constexpr,
     BUFFERS: gl.constexpr,
+    PIECES: gl.constexpr,
     L: gl.constexpr,
 ):
     """The groups that copy rows and, when those are weighed, add them, each half of the columns."""
@@ -172,12 +197,14 @@ def add_rows(
     copied: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
     by_key: gl.constexpr = gl.SliceLayout(1, copied)
     head = gl.arange(0, 64, layout=by_key)
-    copy_tile(q_latent, q_rope, q_full, Q, head, head, head < heads, stride_qh, 0, copied)
+    copy_tile(
+        q_latent, q_rope, q_full, 0, Q, head, head, head < heads, stride_qh, 0, copied, PIECES
+    )  # fmt: skip
     for i in gl.static_range(BUFFERS):
         page, row, seen = rows_of(ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key)
         copy_tile(
-            latents.index(i), ropes.index(i), full.index(i), CACHE, page, row, seen,
-            stride_n, stride_p, copied,
+            latents.index(i), ropes.index(i), full, i, CACHE, page, row, seen,
+            stride_n, stride_p, copied, PIECES,
         )  # fmt: skip
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
@@ -201,8 +228,8 @@ def add_rows(
         sync_warps()
         if start + BUFFERS * TILE < end:
             copy_tile(
-                latents.index(place), ropes.index(place), full.index(place), CACHE, page, row,
-                seen, stride_n, stride_p, copied,
+                latents.index(place), ropes.index(place), full, place, CACHE, page, row, seen,
+                stride_n, stride_p, copied, PIECES,
             )  # fmt: skip
     mbarrier.wait(weighed.index(BUFFERS), 0)
     value = acc * fades.index(BUFFERS).load(by_row)[:, None]
@@ -244,6 +271,7 @@ def mla_hopper_kernel(
     SPLIT: gl.constexpr,
     TILE: gl.constexpr,
     BUFFERS: gl.constexpr,
+    PIECES: gl.constexpr,
     L: gl.constexpr,
     R: gl.constexpr,
 ):
@@ -288,12 +316,13 @@ def mla_hopper_kernel(
     latents = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, L], wide)
     ropes = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, R], narrow)
     fades = gl.allocate_shared_memory(gl.float32, [BUFFERS + 1, 64], plain)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [PIECES, 1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [BUFFERS * PIECES, 1], mbarrier.MBarrierLayout())
     weighed = gl.allocate_shared_memory(gl.int64, [BUFFERS + 1, 1], mbarrier.MBarrierLayout())
     # every copying thread arrives when its copies are done
-    mbarrier.init(q_full, count=256)
-    for i in gl.static_range(BUFFERS):
+    for i in gl.static_range(PIECES):
+        mbarrier.init(q_full.index(i), count=256)
+    for i in gl.static_range(BUFFERS * PIECES):
         mbarrier.init(full.index(i), count=256)
     for i in gl.static_range(BUFFERS + 1):
         mbarrier.init(weighed.index(i), count=1)
@@ -323,7 +352,7 @@ def mla_hopper_kernel(
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
                     query, CACHE, rows, out, begin, end, limit, stride_qh, stride_n, stride_p,
-                    out_stride, heads, PAGE, SPARSE, TILE, BUFFERS, L,
+                    out_stride, heads, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
                 ),
             ),
             (
@@ -331,7 +360,7 @@ def mla_hopper_kernel(
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
                     rows, lse, begin, end, limit, lse_stride, heads, factor, v_scale, unit,
-                    PAGE, SPARSE, TILE, BUFFERS,
+                    PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
                 ),
             ),
         ],
