@@ -138,6 +138,8 @@ def weigh_rows(
             part = latents.index(place).slice(i * WIDTH, WIDTH, dim=1)
             s = warpgroup_mma(q_part, part.permute((1, 0)), s, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
+        # every warp is done with the rope part, which the weights overwrite
+        sync_warps()
         s = gl.where(seen[None, :], s * factor, float("-inf"))
         new_top = gl.maximum(top, gl.max(s, 1))
         # a row that has seen nothing yet: -inf - -inf would be NaN
