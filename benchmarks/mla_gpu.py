@@ -1,6 +1,6 @@
 """Times latent attention in Triton on a GPU against FlashMLA, FlashAttention-3 and torch.
 
-    python benchmarks/mla_gpu.py [check] [dense] [sparse] [packed] [indexer] [prefill]
+    python benchmarks/mla_gpu.py [check] [dense] [queries] [sparse] [packed] [indexer] [prefill]
                                  [sweep-dense] [sweep-sparse] [sweep-indexer] [sweep-prefill]
 
 Every time has its error beside it: ours against the specification's mathematics in float64, on some
@@ -201,20 +201,25 @@ def ceilings():
 # --- dense decode ----------------------------------------------------------------------------
 
 
-def dense_work(pool, sequences, length, heads, make):
-    """The launches of every input set, and the error of the first and the last sequence."""
+def dense_work(pool, sequences, length, heads, make, queries=1):
+    """The launches of every input set."""
     tables = pool.tables(sequences, length)
-    query, out = drawn(sequences, heads, WIDTH), poisoned(sequences, heads, RANK)
-    work = [make(query, pool.cache, metadata_of(sequences, length, t), out) for t in tables]
+    tokens = sequences * queries
+    query, out = drawn(tokens, heads, WIDTH), poisoned(tokens, heads, RANK)
+    work = [
+        make(query, pool.cache, metadata_of(sequences, length, t, queries), out) for t in tables
+    ]
     return work, query, out, tables
 
 
-def dense_error(pool, work, query, out, tables, length):
+def dense_error(pool, work, query, out, tables, length, queries=1):
+    """The larger error of the first and the last query token."""
     launch_all(work[-1])
     worst = 0.0
-    for b in {0, query.shape[0] - 1}:
-        rows = pool.cache[tables[-1][b].long()].flatten(0, 1)[:length]
-        error = error_of(out[b], exact(query[b], rows))
+    for t in {0, query.shape[0] - 1}:
+        seen = length - queries + t % queries + 1
+        rows = pool.cache[tables[-1][t // queries].long()].flatten(0, 1)[:seen]
+        error = error_of(out[t], exact(query[t], rows))
         worst = error if error != error else max(worst, error)
     return worst
 
@@ -245,6 +250,22 @@ def dense(found, pool, shapes=DENSE, all_heads=(16, 128)):
         if sequences * length <= 2**20:
             values["torch"] = graph_ms(torch_dense(pool, work[1], work[3]))
         found.add("dense", f"B{sequences} S{length} h{heads}", **values, plan=plan_of(work[0][0]))
+
+
+def queries(found, pool):
+    """Several query tokens a sequence, as speculative decoding has them."""
+    for heads, (sequences, length, count) in product(
+        (16, 128), ((16, 16384, 2), (64, 4096, 4), (1, 65536, 4))
+    ):
+        work = dense_work(pool, sequences, length, heads, default_dense, count)
+        compile_all(work[0][0])
+        values = {
+            "ours": graph_ms([lambda w=w: launch_all(w) for w in work[0]]),
+            "floor": dense_floor(found, sequences, length, heads, count),
+            "error": dense_error(pool, *work, length, count),
+        }
+        shape = f"B{sequences} S{length} q{count} h{heads}"
+        found.add("queries", shape, **values, plan=plan_of(work[0][0]))
 
 
 def torch_dense(pool, query, tables):
@@ -779,9 +800,9 @@ def main():
     failures = check() if "check" in asked else []
     if asked != {"check"}:
         found = Rows()
-        if asked & {"dense", "sweep-dense"}:
+        if asked & {"dense", "queries", "sweep-dense"}:
             pool = Pool(128 * 65536)
-            steps = (("dense", dense), ("sweep-dense", sweep_dense))
+            steps = (("dense", dense), ("queries", queries), ("sweep-dense", sweep_dense))
             for name, step in steps:
                 if name in asked:
                     step(found, pool)

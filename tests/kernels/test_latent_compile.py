@@ -12,7 +12,13 @@ import pytest
 
 from attnctl.kernels.triton.crosscompile import Report
 
-PRODUCTS = {"mla_decode_kernel", "mla_sparse_kernel", "mla_prefill_kernel", "index_logits_kernel"}
+PRODUCTS = {
+    "mla_decode_kernel",
+    "mla_sparse_kernel",
+    "mla_hopper_kernel",
+    "mla_prefill_kernel",
+    "index_logits_kernel",
+}
 
 
 @pytest.mark.parametrize(("target", "heads"), [("sm_80", 16), ("sm_90", 128), ("gfx942", 16)])

@@ -12,6 +12,7 @@ from attnctl.kernels.triton.latent_launch import (
     Partial,
     lse_strides,
     partial_for,
+    power,
     reduce_launch,
 )
 from attnctl.kernels.triton.launch import Device, Launch
@@ -53,6 +54,11 @@ def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
     return aligned and cache.stride(2) == 1 and all(stride % 16 == 0 for stride in whole)
 
 
+def heads_block(heads: int, max_query_len: int) -> int:
+    """Rows of a program that one query token takes: few heads leave room for several tokens."""
+    return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
+
+
 def segments_for(gpu: Device, programs: int, keys: int, tile: int) -> int:
     """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
 
@@ -90,14 +96,20 @@ def hopper_launches(
     tokens, heads, width = query.shape
     rank = params.kv_lora_rank
     keys = metadata.max_seq_len if slots is None else slots.shape[1]
-    parts = -(-heads // HEADS)
+    block = heads_block(heads, 1 if slots is not None else metadata.max_query_len)
+    programs = busy = tokens * -(-heads // HEADS)
+    if block < HEADS:
+        packed, sequences = HEADS // block, metadata.seq_lens.shape[0]
+        programs = tokens // packed + sequences
+        busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
-        segments = segments_for(gpu, tokens * parts, keys, tiles.keys)
+        segments = segments_for(gpu, busy, keys, tiles.keys)
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc
     constants = {
         "HEADS": heads,
+        "HEADS_BLOCK": block,
         "PAGE": cache.shape[1],
         "SPARSE": slots is not None,
         "SPLIT": segments > 1,
@@ -129,7 +141,7 @@ def hopper_launches(
         keys,
         1,
     )
-    found = [Launch(mla_hopper_kernel, (tokens * parts, segments), arguments, constants)]
+    found = [Launch(mla_hopper_kernel, (programs, segments), arguments, constants)]
     return found if segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
 
 

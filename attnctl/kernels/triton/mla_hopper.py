@@ -50,17 +50,22 @@ def rows_of(
 
 
 @gluon.jit
+def rows_of_query(tokens, heads, HEADS_BLOCK: gl.constexpr, LAYOUT: gl.constexpr):
+    """Query token and head of each row, both from the tile's first, and whether it exists."""
+    row = gl.arange(0, 64, layout=LAYOUT)
+    token = row // HEADS_BLOCK
+    head = row % HEADS_BLOCK
+    return token, head, (token < tokens) & (head < heads)
+
+
+@gluon.jit
 def copy_tile(
     latent,
     rope,
     full,
     place,
-    CACHE,
-    page,
-    row,
+    pointers,
     seen,
-    stride_n,
-    stride_p,
     LAYOUT: gl.constexpr,
     PIECES: gl.constexpr,
 ):
@@ -72,7 +77,7 @@ def copy_tile(
     L: gl.constexpr = latent.shape[1]
     R: gl.constexpr = rope.shape[1]
     WIDTH: gl.constexpr = L // PIECES
-    pointers = CACHE + (page.to(gl.int64) * stride_n + row * stride_p)[:, None]
+    pointers = pointers[:, None]
     mask = seen[:, None]
     column = L + gl.arange(0, R, layout=by_column)
     async_copy.async_copy_global_to_shared(rope, pointers + column[None, :], mask=mask)
@@ -98,11 +103,15 @@ def weigh_rows(
     begin,
     end,
     limit,
-    stride_lse,
+    visible,
+    stride_st,
+    stride_sh,
+    tokens,
     heads,
     factor,
     v_scale,
     unit,
+    HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
     TILE: gl.constexpr,
@@ -121,6 +130,7 @@ def weigh_rows(
     WIDTH: gl.constexpr = L // PIECES
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
+    token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_row)
     for i in gl.static_range(PIECES):
         mbarrier.wait(q_full.index(i), 0)
     for tile in range(gl.cdiv(end - begin, TILE)):
@@ -140,7 +150,12 @@ def weigh_rows(
         s = warpgroup_mma_wait(0, deps=[s])
         # every warp is done with the rope part, which the weights overwrite
         sync_warps()
-        s = gl.where(seen[None, :], s * factor, float("-inf"))
+        if HEADS_BLOCK < 64:
+            key = start + gl.arange(0, TILE, layout=by_key)
+            seen = seen[None, :] & (key[None, :] < (visible + token)[:, None])
+        else:
+            seen = seen[None, :]
+        s = gl.where(seen, s * factor, float("-inf"))
         new_top = gl.maximum(top, gl.max(s, 1))
         # a row that has seen nothing yet: -inf - -inf would be NaN
         shift = gl.where(new_top == float("-inf"), 0.0, new_top)
@@ -161,8 +176,8 @@ def weigh_rows(
     mbarrier.arrive(weighed.index(BUFFERS))
     if LSE is not None:
         lse = gl.where(total > 0.0, (top + gl.log2(safe)) * unit, float("-inf"))
-        head = gl.arange(0, 64, layout=by_row)
-        gl.store(LSE + head * stride_lse, lse, mask=head < heads)
+        at = token.to(gl.int64) * stride_st + head.to(gl.int64) * stride_sh
+        gl.store(LSE + at, lse, mask=real)
 
 
 @gluon.jit
@@ -182,11 +197,15 @@ def add_rows(
     begin,
     end,
     limit,
+    stride_qt,
     stride_qh,
     stride_n,
     stride_p,
-    stride_out,
+    stride_ot,
+    stride_oh,
+    tokens,
     heads,
+    HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
     TILE: gl.constexpr,
@@ -198,16 +217,13 @@ def add_rows(
     # 8 lanes copy 128 bytes of a row: few rows a thread, whose addresses stay in registers
     copied: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [8, 1], [1, 0])
     by_key: gl.constexpr = gl.SliceLayout(1, copied)
-    head = gl.arange(0, 64, layout=by_key)
-    copy_tile(
-        q_latent, q_rope, q_full, 0, Q, head, head, head < heads, stride_qh, 0, copied, PIECES
-    )  # fmt: skip
+    token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_key)
+    asked = Q + token.to(gl.int64) * stride_qt + head.to(gl.int64) * stride_qh
+    copy_tile(q_latent, q_rope, q_full, 0, asked, real, copied, PIECES)
     for i in gl.static_range(BUFFERS):
         page, row, seen = rows_of(ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key)
-        copy_tile(
-            latents.index(i), ropes.index(i), full, i, CACHE, page, row, seen,
-            stride_n, stride_p, copied, PIECES,
-        )  # fmt: skip
+        rows = CACHE + page.to(gl.int64) * stride_n + row * stride_p
+        copy_tile(latents.index(i), ropes.index(i), full, i, rows, seen, copied, PIECES)
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
     )
@@ -229,16 +245,17 @@ def add_rows(
         # both groups are done with the rows
         sync_warps()
         if start + BUFFERS * TILE < end:
+            rows = CACHE + page.to(gl.int64) * stride_n + row * stride_p
             copy_tile(
-                latents.index(place), ropes.index(place), full, place, CACHE, page, row, seen,
-                stride_n, stride_p, copied, PIECES,
+                latents.index(place), ropes.index(place), full, place, rows, seen, copied, PIECES
             )  # fmt: skip
     mbarrier.wait(weighed.index(BUFFERS), 0)
     value = acc * fades.index(BUFFERS).load(by_row)[:, None]
-    head = gl.arange(0, 64, layout=by_row)
+    token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_row)
+    at = token.to(gl.int64) * stride_ot + head.to(gl.int64) * stride_oh
     column = gl.arange(0, L, layout=gl.SliceLayout(0, layout))
-    pointers = OUT + (head.to(gl.int64) * stride_out)[:, None] + column[None, :]
-    gl.store(pointers, value.to(OUT.dtype.element_ty), mask=(head < heads)[:, None])
+    pointers = OUT + at[:, None] + column[None, :]
+    gl.store(pointers, value.to(OUT.dtype.element_ty), mask=real[:, None])
 
 
 @gluon.jit
@@ -268,6 +285,7 @@ def mla_hopper_kernel(
     listed,
     least_tiles,
     HEADS: gl.constexpr,
+    HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
     SPLIT: gl.constexpr,
@@ -280,30 +298,52 @@ def mla_hopper_kernel(
     """Grid: (T x parts of 64 heads, segments), the parts of a token side by side.
 
     Dense: ROWS is the block table, the keys are those at or before the query token. SPARSE: ROWS
-    holds `listed` slots a token, of which those within 0 .. limit - 1 are seen.
+    holds `listed` slots a token, of which those within 0 .. limit - 1 are seen. HEADS_BLOCK below
+    64: a tile holds the heads of several query tokens of a sequence, and the grid starts with
+    T / tokens + B, in which sequence b's first tile is starts[b] / tokens + b.
     """
     PARTS: gl.constexpr = (HEADS + 63) // 64
-    token = (gl.program_id(0) // PARTS).to(gl.int64)
+    PACKED: gl.constexpr = 64 // HEADS_BLOCK
+    tile = gl.program_id(0) // PARTS
     first = gl.program_id(0) % PARTS * 64
     segment = gl.program_id(1)
     segments = gl.num_programs(1)
-    if token >= gl.load(STARTS + sequences):
-        return
+    visible = 0
+    tokens = 1
     if SPARSE:
+        token = tile.to(gl.int64)
+        if token >= gl.load(STARTS + sequences):
+            return
         hi = listed
         rows = ROWS + token * stride_rows
     else:
+        if PACKED == 1:
+            if tile >= gl.load(STARTS + sequences):
+                return
         low = 0
         high = sequences
         while low < high:
             middle = (low + high) // 2
-            if gl.load(STARTS + middle) <= token:
+            mark = gl.load(STARTS + middle)
+            if PACKED > 1:
+                mark = mark // PACKED + middle
+            if mark <= tile:
                 low = middle + 1
             else:
                 high = middle
         sequence = low - 1
+        start = gl.load(STARTS + sequence)
         last = gl.load(STARTS + sequence + 1)
-        hi = (gl.load(LENGTHS + sequence) - last + token + 1).to(gl.int32)
+        if PACKED > 1:
+            token = start + (tile - start // PACKED - sequence) * PACKED
+            if token >= last:
+                return
+            tokens = gl.minimum(last - token, PACKED)
+        else:
+            token = tile
+        visible = (gl.load(LENGTHS + sequence) - last + token + 1).to(gl.int32)
+        hi = visible + tokens - 1
+        token = token.to(gl.int64)
         rows = ROWS + sequence.to(gl.int64) * stride_rows
     tiles = gl.maximum(gl.cdiv(gl.cdiv(hi, TILE), segments), least_tiles)
     begin = segment * tiles * TILE
@@ -335,13 +375,13 @@ def mla_hopper_kernel(
         at = (token * HEADS + first) * segments + segment
         out = PART + at * L
         lse = PART_LSE + at
-        out_stride = segments * L
-        lse_stride = segments
+        stride_ot = HEADS * segments * L
+        stride_oh = segments * L
+        stride_st = HEADS * segments
+        stride_sh = segments
         unit = 1.0
     else:
         out = OUT + token * stride_ot + first.to(gl.int64) * stride_oh
-        out_stride = stride_oh
-        lse_stride = stride_sh
         unit = 0.6931471805599453
         if LSE is not None:
             lse = LSE + token * stride_st + first.to(gl.int64) * stride_sh
@@ -353,16 +393,17 @@ def mla_hopper_kernel(
                 add_rows,
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    query, CACHE, rows, out, begin, end, limit, stride_qh, stride_n, stride_p,
-                    out_stride, heads, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
+                    query, CACHE, rows, out, begin, end, limit, stride_qt, stride_qh, stride_n,
+                    stride_p, stride_ot, stride_oh, tokens, heads,
+                    HEADS_BLOCK, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
                 ),
             ),
             (
                 weigh_rows,
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    rows, lse, begin, end, limit, lse_stride, heads, factor, v_scale, unit,
-                    PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
+                    rows, lse, begin, end, limit, visible, stride_st, stride_sh, tokens, heads,
+                    factor, v_scale, unit, HEADS_BLOCK, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
                 ),
             ),
         ],
