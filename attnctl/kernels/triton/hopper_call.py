@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import triton
 from torch import Tensor
 
 from attnctl.kernels.triton.latent_launch import (
@@ -39,6 +40,9 @@ SEGMENT_TILES = 3
 
 MAX_SEGMENTS = 64
 
+VERSIONS = (3, 6), (3, 9)
+"""The first and the last Triton whose Gluon compiles the kernel; its names change."""
+
 
 def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
     """Whether the Hopper kernel runs this batch; what it does not the portable kernels do.
@@ -46,6 +50,9 @@ def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
     16-bit rows of 256 + 64 or 512 + 64 columns, in vectors of 16 bytes.
     """
     if gpu.arch != "sm_90" or query.shape[2] - rank != 64 or rank not in (256, 512):
+        return False
+    version = tuple(map(int, triton.__version__.split(".")[:2]))
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
         return False
     if cache.dtype is not query.dtype or query.element_size() != 2:
         return False

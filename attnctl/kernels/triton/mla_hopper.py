@@ -19,8 +19,9 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
-# 3.7 renamed it
+# Triton 3.7 renamed the one, 3.9 the other
 sync_warps = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
+copy_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
 
 
 @gluon.jit
@@ -59,6 +60,17 @@ def rows_of_query(tokens, heads, HEADS_BLOCK: gl.constexpr, LAYOUT: gl.constexpr
 
 
 @gluon.jit
+def weights_in(rope, TILE: gl.constexpr):
+    """[64, TILE] weights in the place of a tile's rope part, which is as large."""
+    # else, or the compiler would go on behind the return
+    if TILE == 64:
+        return rope
+    else:  # noqa: RET505
+        square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], rope.dtype)
+        return rope._reinterpret(rope.dtype, [64, TILE], square)
+
+
+@gluon.jit
 def copy_tile(
     latent,
     rope,
@@ -80,11 +92,11 @@ def copy_tile(
     pointers = pointers[:, None]
     mask = seen[:, None]
     column = L + gl.arange(0, R, layout=by_column)
-    async_copy.async_copy_global_to_shared(rope, pointers + column[None, :], mask=mask)
+    copy_async(rope, pointers + column[None, :], mask=mask)
     for i in gl.static_range(PIECES):
         column = i * WIDTH + gl.arange(0, WIDTH, layout=by_column)
         piece = latent.slice(i * WIDTH, WIDTH, dim=1)
-        async_copy.async_copy_global_to_shared(piece, pointers + column[None, :], mask=mask)
+        copy_async(piece, pointers + column[None, :], mask=mask)
         async_copy.mbarrier_arrive(full.index(place * PIECES + i), increment_count=False)
 
 
@@ -126,7 +138,6 @@ def weigh_rows(
     by_row: gl.constexpr = gl.SliceLayout(1, layout)
     by_key: gl.constexpr = gl.SliceLayout(0, layout)
     dtype: gl.constexpr = ropes.dtype
-    square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
     WIDTH: gl.constexpr = L // PIECES
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
@@ -164,7 +175,7 @@ def weigh_rows(
         total = total * fade + gl.sum(p, 1)
         top = new_top
         # the rope part of these rows is done with, and as large as their weights
-        ropes.index(place)._reinterpret(dtype, [64, TILE], square).store(p.to(dtype))
+        weights_in(ropes.index(place), TILE).store(p.to(dtype))
         fades.index(place).store(fade)
         fence_async_shared()
         sync_warps()
@@ -228,8 +239,6 @@ def add_rows(
         version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
     )
     by_row: gl.constexpr = gl.SliceLayout(1, layout)
-    dtype: gl.constexpr = ropes.dtype
-    square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], dtype)
     acc = gl.full([64, L], 0.0, gl.float32, layout=layout)
     for tile in range(gl.cdiv(end - begin, TILE)):
         start = begin + tile * TILE
@@ -239,7 +248,7 @@ def add_rows(
         )
         mbarrier.wait(weighed.index(place), tile // BUFFERS & 1)
         acc = acc * fades.index(place).load(by_row)[:, None]
-        weights = ropes.index(place)._reinterpret(dtype, [64, TILE], square)
+        weights = weights_in(ropes.index(place), TILE)
         acc = warpgroup_mma(weights, latents.index(place), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         # both groups are done with the rows
@@ -317,7 +326,8 @@ def mla_hopper_kernel(
         hi = listed
         rows = ROWS + token * stride_rows
     else:
-        if PACKED == 1:
+        # two ifs: the first decides what is compiled
+        if PACKED == 1:  # noqa: SIM102
             if tile >= gl.load(STARTS + sequences):
                 return
         low = 0
@@ -344,7 +354,8 @@ def mla_hopper_kernel(
         visible = (gl.load(LENGTHS + sequence) - last + token + 1).to(gl.int32)
         hi = visible + tokens - 1
         token = token.to(gl.int64)
-        rows = ROWS + sequence.to(gl.int64) * stride_rows
+        # no table has 2^31 entries
+        rows = ROWS + sequence * stride_rows
     tiles = gl.maximum(gl.cdiv(gl.cdiv(hi, TILE), segments), least_tiles)
     begin = segment * tiles * TILE
     end = gl.minimum(begin + tiles * TILE, hi)
@@ -370,7 +381,7 @@ def mla_hopper_kernel(
         mbarrier.init(weighed.index(i), count=1)
 
     heads = HEADS - first
-    query = Q + token * stride_qt + first.to(gl.int64) * stride_qh
+    query = Q + token * stride_qt + first * stride_qh
     if SPLIT:
         at = (token * HEADS + first) * segments + segment
         out = PART + at * L
@@ -381,10 +392,10 @@ def mla_hopper_kernel(
         stride_sh = segments
         unit = 1.0
     else:
-        out = OUT + token * stride_ot + first.to(gl.int64) * stride_oh
+        out = OUT + token * stride_ot + first * stride_oh
         unit = 0.6931471805599453
         if LSE is not None:
-            lse = LSE + token * stride_st + first.to(gl.int64) * stride_sh
+            lse = LSE + token * stride_st + first * stride_sh
         else:
             lse = None
     gl.warp_specialize(
