@@ -33,9 +33,9 @@ class TritonIndexer:
         metadata: Metadata,
         params: Indexing,
     ) -> Tensor:
-        """[T, max_seq_len] float32."""
+        """[T, max_seq_len] float32, -inf where a query token does not see the context token."""
         shape = (query.shape[0], metadata.max_seq_len)
-        logits = torch.empty(shape, dtype=torch.float32, device=query.device)
+        logits = torch.full(shape, -torch.inf, dtype=torch.float32, device=query.device)
         if logits.numel():
             query = dense_query(query)
             run(logits_launch(query, weights, index_cache, metadata, params, logits))
@@ -53,7 +53,11 @@ class TritonIndexer:
         if out is None:
             shape = (query.shape[0], params.topk)
             out = torch.full(shape, -1, dtype=torch.int32, device=query.device)
-        logits = self.index_logits(query, weights, index_cache, metadata, params)
+        # the pick looks at visible columns only, so that the others may hold anything
+        shape = (query.shape[0], metadata.max_seq_len)
+        logits = torch.empty(shape, dtype=torch.float32, device=query.device)
         if logits.numel():
+            query = dense_query(query)
+            run(logits_launch(query, weights, index_cache, metadata, params, logits))
             run(pick_launch(logits, metadata, params.topk, out))
         return out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -9,23 +11,45 @@ from torch import Tensor
 
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
-from attnctl.kernels.triton.latent_tile import load_columns
+from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.runtime import Metadata
 
 
 @triton.jit
-def find_tile(STARTS, tile, sequences, BLOCK_M: tl.constexpr):
-    """The sequence of a query tile, where sequence b's first is starts[b] // BLOCK_M + b."""
-    low = 0
-    high = sequences
-    while low < high:
-        middle = (low + high) // 2
-        if tl.load(STARTS + middle) // BLOCK_M + middle <= tile:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+def attend_keys(
+    q,
+    q_high,
+    acc,
+    top,
+    total,
+    k,
+    k_high,
+    v,
+    seen,
+    factor,
+    D_HIGH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """A tile of keys added to the running sum, top and total. seen: None where all rows see all."""
+    s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    if D_HIGH > 0:
+        s = tl.dot(q_high, tl.trans(k_high), acc=s, input_precision=PRECISION)
+    if seen is None:
+        # the factor is positive: it goes into the exponent with one multiplication and addition
+        new_top = tl.maximum(top, tl.max(s, 1) * factor)
+        shift = new_top
+        p = tl.exp2(s * factor - shift[:, None])
+    else:
+        s = tl.where(seen, s * factor, float("-inf"))
+        new_top = tl.maximum(top, tl.max(s, 1))
+        # a row that has seen nothing yet: -inf - -inf would be NaN
+        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+        p = tl.exp2(s - shift[:, None])
+    fade = tl.exp2(top - shift)
+    total = total * fade + tl.sum(p, 1)
+    acc = tl.dot(p.to(q.dtype), v, acc=acc * fade[:, None], input_precision=PRECISION)
+    return acc, new_top, total
 
 
 @triton.jit
@@ -37,6 +61,9 @@ def mla_prefill_kernel(
     LSE,
     STARTS,
     KEY_STARTS,
+    K_DESC,
+    K_DESC_HIGH,
+    V_DESC,
     stride_qt,
     stride_qh,
     stride_ks,
@@ -57,19 +84,25 @@ def mla_prefill_kernel(
     DV: tl.constexpr,
     V_BLOCK: tl.constexpr,
     CAUSAL: tl.constexpr,
+    POSITIVE: tl.constexpr,
     INTERPRET: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Grid: (query tiles, H). The key is cut in a low and a high power of two (192 = 128 + 64)."""
-    tile = tl.program_id(0)
+    """Grid: (query tiles, H). The key is cut in a low and a high power of two (192 = 128 + 64).
+
+    Tiles that every row sees whole come first, by descriptors where there are any; the rest is
+    masked and read by pointers, for what lies beyond a sequence's keys may hold anything.
+    """
+    # backwards: with a causal mask the longest start first
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
     sequence = find_tile(STARTS, tile, sequences, BLOCK_M)
     first = tl.load(STARTS + sequence)
     queries = tl.load(STARTS + sequence + 1) - first
     begin = (tile - first // BLOCK_M - sequence) * BLOCK_M
     if begin >= queries:
         return
-    key_first = tl.load(KEY_STARTS + sequence).to(tl.int64)
-    length = (tl.load(KEY_STARTS + sequence + 1) - key_first).to(tl.int32)
+    key_first = tl.load(KEY_STARTS + sequence)
+    length = tl.load(KEY_STARTS + sequence + 1) - key_first
     head = tl.program_id(1).to(tl.int64)
     index = begin + tl.arange(0, BLOCK_M)
     real = index < queries
@@ -77,8 +110,9 @@ def mla_prefill_kernel(
     position = length - queries + index
     DTYPE: tl.constexpr = tl.float32 if INTERPRET else Q.dtype.element_ty
     HIGH: tl.constexpr = D - D_LOW
+    WHOLE: tl.constexpr = D if D_HIGH == 0 else D_LOW
     rows_q = token * stride_qt + head * stride_qh
-    q = load_columns(Q, rows_q, real, D if D_HIGH == 0 else D_LOW, D_LOW, 0, DTYPE)
+    q = load_columns(Q, rows_q, real, WHOLE, D_LOW, 0, DTYPE)
     q_high = q
     if D_HIGH > 0:
         q_high = load_columns(Q + D_LOW, rows_q, real, HIGH, D_HIGH, 0, DTYPE)
@@ -86,30 +120,51 @@ def mla_prefill_kernel(
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, V_BLOCK], tl.float32)
     hi = length
+    whole = length
     if CAUSAL:
         hi = tl.minimum(length, length - queries + begin + BLOCK_M)
-    for start in range(0, hi, TILE):
+        whole = tl.maximum(length - queries + begin + 1, 0)
+    whole = whole // TILE * TILE if POSITIVE else 0
+    K += head * stride_kh
+    V += head * stride_vh
+    for start in range(0, whole, TILE):
+        if K_DESC is not None:
+            k = K_DESC.load([key_first + start, (head * stride_kh).to(tl.int32)])
+            v = V_DESC.load([key_first + start, (head * stride_vh).to(tl.int32)])
+            k_high = k
+            if D_HIGH > 0:
+                k_high = K_DESC_HIGH.load(
+                    [key_first + start, (head * stride_kh).to(tl.int32) + D_LOW]
+                )
+        else:
+            key = start + tl.arange(0, TILE)
+            inside = key >= 0
+            rows_k = (key_first + key).to(tl.int64) * stride_ks
+            rows_v = (key_first + key).to(tl.int64) * stride_vs
+            k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
+            v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
+            k_high = k
+            if D_HIGH > 0:
+                k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
+        acc, top, total = attend_keys(
+            q, q_high, acc, top, total, k, k_high, v, None, factor, D_HIGH, PRECISION
+        )
+    for start in range(whole, hi, TILE):
         key = start + tl.arange(0, TILE)
         inside = key < hi
-        rows_k = (key_first + key) * stride_ks + head * stride_kh
-        rows_v = (key_first + key) * stride_vs + head * stride_vh
-        k = load_columns(K, rows_k, inside, D if D_HIGH == 0 else D_LOW, D_LOW, 0, q.dtype)
+        rows_k = (key_first + key).to(tl.int64) * stride_ks
+        rows_v = (key_first + key).to(tl.int64) * stride_vs
+        k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
         v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
-        s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        k_high = k
         if D_HIGH > 0:
             k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
-            s = tl.dot(q_high, tl.trans(k_high), acc=s, input_precision=PRECISION)
         seen = inside[None, :] & real[:, None]
         if CAUSAL:
             seen = seen & (key[None, :] <= position[:, None])
-        s = tl.where(seen, s * factor, float("-inf"))
-        new_top = tl.maximum(top, tl.max(s, 1))
-        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
-        p = tl.exp2(s - shift[:, None])
-        fade = tl.exp2(top - shift)
-        total = total * fade + tl.sum(p, 1)
-        top = new_top
-        acc = tl.dot(p.to(q.dtype), v, acc=acc * fade[:, None], input_precision=PRECISION)
+        acc, top, total = attend_keys(
+            q, q_high, acc, top, total, k, k_high, v, seen, factor, D_HIGH, PRECISION
+        )
     safe = tl.where(total > 0.0, total, 1.0)
     column = tl.arange(0, V_BLOCK)
     rows = token * stride_ot + head * stride_oh
@@ -118,6 +173,33 @@ def mla_prefill_kernel(
     tl.store(OUT + rows[:, None] + column[None, :], value.to(OUT.dtype.element_ty), mask=keep)
     lse = tl.where(total > 0.0, (top + tl.log2(safe)) * 0.6931471805599453, float("-inf"))
     tl.store(LSE + token * stride_st + head * stride_sh, lse, mask=real)
+
+
+def descriptors_for(
+    gpu: Device, keys: Tensor, values: Tensor, tile: int, parts: tuple[int, int]
+) -> tuple[Any, Any, Any]:
+    """K's low and high part and V as matrices of one row a token; None where that cannot be."""
+    matrices = all(
+        one.stride(2) == 1
+        and one.stride(1) * (one.shape[1] - 1) + one.shape[2] <= one.stride(0) < 2**31
+        and one.stride(0) * one.element_size() % 16 == 0
+        and one.data_ptr() % 16 == 0
+        and one.shape[0] > 0
+        for one in (keys, values)
+    )
+    low, high = parts
+    width, width_v = keys.shape[2], values.shape[2]
+    whole = low + high == width and power(width_v) == width_v
+    if gpu.arch != "sm_90" or keys.element_size() != 2 or not matrices or not whole:
+        return None, None, None
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def box(tensor: Tensor, columns: int) -> Any:
+        tokens, heads, dense = tensor.shape
+        shape = [tokens, tensor.stride(1) * (heads - 1) + dense]
+        return TensorDescriptor(tensor, shape, [tensor.stride(0), 1], [tile, columns])
+
+    return box(keys, low), box(keys, high) if high else None, box(values, width_v)
 
 
 def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Tiles:
@@ -165,20 +247,25 @@ def prefill_launch(
     out: Tensor,
     lse: Tensor,
     gpu: Device | None = None,
+    tiles: Tiles | None = None,
+    descriptors: bool = True,
 ) -> Launch:
     """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H]."""
     gpu = gpu or latent_device(query.device)
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
-    tiles = prefill_tiles(gpu, width, width_v, item)
+    tiles = tiles or prefill_tiles(gpu, width, width_v, item)
     low, high = cut(width)
     sequences = metadata.seq_lens.shape[0]
     tensors = (query, keys, values, out, lse)
     strides = tuple(x.stride(dim) for x in tensors for dim in (0, 1))
+    boxes: tuple[Any, Any, Any] = (None, None, None)
+    if descriptors:
+        boxes = descriptors_for(gpu, keys, values, tiles.keys, (low, high))
     return Launch(
         mla_prefill_kernel,
         (tokens // tiles.rows + sequences, heads),
-        (*tensors, metadata.query_start_loc, key_start_loc, *strides, factor, sequences),
+        (*tensors, metadata.query_start_loc, key_start_loc, *boxes, *strides, factor, sequences),
         {
             "BLOCK_M": tiles.rows,
             "TILE": tiles.keys,
@@ -188,6 +275,7 @@ def prefill_launch(
             "DV": width_v,
             "V_BLOCK": power(width_v),
             "CAUSAL": causal,
+            "POSITIVE": factor > 0,
             "INTERPRET": query.device.type == "cpu",
             "PRECISION": precision(gpu, item),
             "num_warps": tiles.warps,

@@ -1,0 +1,156 @@
+"""Calls of the Hopper kernel of latent attention: which batches it takes, and their launch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from attnctl.kernels.triton.latent_launch import (
+    LOG2E,
+    Partial,
+    lse_strides,
+    partial_for,
+    power,
+    reduce_launch,
+)
+from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.ops.mla import Latent
+from attnctl.runtime import Metadata
+
+
+class HopperTiles(NamedTuple):
+    """Keys of a tile, buffers that hold tiles, pieces of columns in which a tile is copied."""
+
+    keys: int
+    buffers: int
+    pieces: int
+
+
+TILES = HopperTiles(64, 2, 2)
+"""Measured on an H200 (benchmarks/mla_gpu.py)."""
+
+HEADS = 64
+"""Heads of a program: the matrix unit's own height."""
+
+SEGMENT_TILES = 3
+"""What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
+
+MAX_SEGMENTS = 64
+
+VERSIONS = (3, 6), (3, 9)
+"""The first and the last Triton whose Gluon compiles the kernel; its names change."""
+
+
+def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
+    """Whether the Hopper kernel runs this batch; what it does not the portable kernels do.
+
+    16-bit rows of 256 + 64 or 512 + 64 columns, in vectors of 16 bytes.
+    """
+    if gpu.arch != "sm_90" or query.shape[2] - rank != 64 or rank not in (256, 512):
+        return False
+    version = tuple(map(int, triton.__version__.split(".")[:2]))
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
+        return False
+    if cache.dtype is not query.dtype or query.element_size() != 2:
+        return False
+    whole = (*query.stride()[:2], *cache.stride()[:2])
+    aligned = query.data_ptr() % 16 == 0 and cache.data_ptr() % 16 == 0
+    return aligned and cache.stride(2) == 1 and all(stride % 16 == 0 for stride in whole)
+
+
+def heads_block(heads: int, max_query_len: int) -> int:
+    """Rows of a program that one query token takes: few heads leave room for several tokens."""
+    return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
+
+
+def segments_for(gpu: Device, programs: int, keys: int, tile: int) -> int:
+    """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
+
+    One program has a multiprocessor to itself.
+    """
+    tiles = max(1, -(-keys // tile))
+    best, least = 1, 0.0
+    for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
+        rounds = -(-programs * segments // gpu.units)
+        # joining segments costs about as much as one more tile
+        cost = rounds * (-(-tiles // segments) + SEGMENT_TILES) + (segments > 1)
+        if segments == 1 or cost < least:
+            best, least = segments, cost
+    return best
+
+
+def hopper_launches(
+    query: Tensor,
+    cache: Tensor,
+    slots: Tensor | None,
+    metadata: Metadata,
+    params: Latent,
+    out: Tensor,
+    lse: Tensor | None,
+    gpu: Device,
+    tiles: HopperTiles = TILES,
+    segments: int | None = None,
+) -> list[Launch]:
+    """Dense attention, or over slots where they are given; with several segments the reduce pass.
+
+    Nothing here looks at a tensor's contents.
+    """
+    from attnctl.kernels.triton.mla_hopper import mla_hopper_kernel
+
+    tokens, heads, width = query.shape
+    rank = params.kv_lora_rank
+    keys = metadata.max_seq_len if slots is None else slots.shape[1]
+    block = heads_block(heads, 1 if slots is not None else metadata.max_query_len)
+    programs = busy = tokens * -(-heads // HEADS)
+    if block < HEADS:
+        packed, sequences = HEADS // block, metadata.seq_lens.shape[0]
+        programs = tokens // packed + sequences
+        busy = min(programs, sequences * -(-metadata.max_query_len // packed))
+    if segments is None:
+        segments = segments_for(gpu, busy, keys, tiles.keys)
+    partial = partial_for(out, segments)
+    rows = metadata.block_table if slots is None else slots
+    starts = metadata.query_start_loc
+    constants = {
+        "HEADS": heads,
+        "HEADS_BLOCK": block,
+        "PAGE": cache.shape[1],
+        "SPARSE": slots is not None,
+        "SPLIT": segments > 1,
+        "TILE": tiles.keys,
+        "BUFFERS": tiles.buffers,
+        "PIECES": tiles.pieces,
+        "L": rank,
+        "R": width - rank,
+        "num_warps": 8,
+    }
+    arguments = (
+        query,
+        cache,
+        rows,
+        out,
+        lse,
+        starts,
+        None if slots is not None else metadata.seq_lens,
+        *_parts(partial),
+        *query.stride()[:2],
+        *cache.stride()[:2],
+        rows.stride(0),
+        *out.stride()[:2],
+        *lse_strides(lse),
+        params.scale * params.kv_scale * LOG2E,
+        params.kv_scale,
+        starts.shape[0] - 1,
+        cache.shape[0] * cache.shape[1],
+        keys,
+        1,
+    )
+    found = [Launch(mla_hopper_kernel, (programs, segments), arguments, constants)]
+    return found if segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
+
+
+def _parts(partial: Partial) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    return partial.part, partial.lse
