@@ -1,4 +1,4 @@
-"""What a layer's work at one point amounts to: bytes moved and operations at the least. No torch."""
+"""What a layer's work at one point amounts to: its least bytes and operations. No torch."""
 
 from __future__ import annotations
 

@@ -16,13 +16,14 @@ from attnctl.tune.settings import Setting, Work
 START_LIMIT_S = 180.0
 MODULE = "attnctl.tune.worker"
 
+
 class ChildError(AttnctlError):
     """The child cannot be used at all: nothing can be timed on this machine."""
 
     exit_code = Exit.NO
 
 
-class _Died(Exception):
+class _DiedError(Exception):
     """The child is gone or silent. verdict: what that makes of whom it ran."""
 
     def __init__(self, verdict: Verdict) -> None:
@@ -53,7 +54,7 @@ class Child:
         self._worker.send(msgspec.json.encode(ask).decode())
 
     def answer(self, limit_s: float) -> exchange.Answer:
-        """The next answer. _Died: there is none; the child is ended then."""
+        """The next answer. _DiedError: there is none; the child is ended then."""
         assert self._worker is not None
         try:
             line = self._worker.line(limit_s)
@@ -65,7 +66,7 @@ class Child:
         except msgspec.MsgspecError as error:
             fault = Verdict(fault="error", detail=f"garbled answer: {error}")
         self.end()
-        raise _Died(fault)
+        raise _DiedError(fault)
 
 
 class WorkerBench:
@@ -95,7 +96,7 @@ class WorkerBench:
         if self._site is None:
             try:
                 answer = self._asked(exchange.AskSite(), START_LIMIT_S)
-            except _Died as died:
+            except _DiedError as died:
                 raise ChildError(f"tune: the worker did not start: {died}") from died
             if not isinstance(answer, exchange.Here):
                 detail = getattr(answer, "detail", "an unexpected answer")
@@ -106,7 +107,7 @@ class WorkerBench:
     def settings(self, work: Work, backend: str) -> Sequence[Setting] | Verdict:
         try:
             answer = self._asked(exchange.AskSettings(work, backend), START_LIMIT_S)
-        except _Died as died:
+        except _DiedError as died:
             return died.verdict
         if isinstance(answer, exchange.Found):
             return answer.settings
@@ -154,7 +155,7 @@ class WorkerBench:
         child.send(exchange.AskCheck(work, one))
         try:
             answer = child.answer(self._limit_s + (START_LIMIT_S if fresh else 0.0))
-        except _Died as died:
+        except _DiedError as died:
             return died.verdict
         if isinstance(answer, exchange.Judged) and answer.key == one.key:
             return answer.verdict
@@ -200,7 +201,7 @@ class WorkerBench:
         while True:
             try:
                 answer = self._child.answer(limit)
-            except _Died as died:
+            except _DiedError as died:
                 return at, died.verdict, None
             if isinstance(answer, exchange.Times):
                 return at, Verdict(), answer

@@ -1,4 +1,4 @@
-"""What the tuner and the child that runs kernels say to each other, one JSON line each. No torch."""
+"""What the tuner and the child that runs kernels say to each other, in JSON lines. No torch."""
 
 from __future__ import annotations
 

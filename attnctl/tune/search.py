@@ -1,8 +1,8 @@
 """The search at one point: judged candidates, interleaved rounds, the slower ones dropped.
 
-Successive halving: all candidates get a few rounds, the better third of them more, the last few the
-most. Every backend's default and every backend's best stay to the end, so that a profile can compare
-all of them. Within a tie the earlier setting wins, and the default is the first.
+Successive halving: all candidates get a few rounds, the better third of them more, the last few
+the most. Every backend's default and every backend's best stay to the end, so that a profile can
+compare all of them. Within a tie the earlier setting wins, and the default is the first.
 """
 
 from __future__ import annotations
@@ -163,9 +163,7 @@ def tune_point(
     )
 
 
-def _entrants(
-    task: Task, bench: Bench, hints: Sequence[str]
-) -> tuple[list[Entrant], list[Out]]:
+def _entrants(task: Task, bench: Bench, hints: Sequence[str]) -> tuple[list[Entrant], list[Out]]:
     """Candidates in the order of trying: defaults, hints, the others by estimate."""
     found: list[Entrant] = []
     out: list[Out] = []

@@ -20,8 +20,8 @@ from attnctl.tune.settings import Limits, Work, settings_of, tuned
 from attnctl.worker import _end_with
 
 if TYPE_CHECKING:
-    from attnctl.tune.batches import Batch
-    from attnctl.tune.timing import Sampler
+    from attnctl.tune.measure.batch import Batch
+    from attnctl.tune.measure.timing import Sampler
 
 SMALL_DECODE = ((1, 63, 64, 300, 1030), (1, 17, 64, 127))
 """Contexts of the batches that candidates are judged on: around a tile, a page and a segment.
@@ -73,7 +73,7 @@ class Server:
     def __init__(self, device: str, say: Callable[[exchange.Answer], None]) -> None:
         import torch
 
-        from attnctl.tune.site import site_of
+        from attnctl.tune.measure.site import site_of
 
         self.device = torch.device(device)
         if self.device.type == "cuda":
@@ -132,7 +132,7 @@ class Server:
         return Verdict(fault="wrong", detail=f"{found.verdict}: {found.detail}"[:DETAIL])
 
     def _check(self, work: Work, candidate: Candidate) -> Any:
-        from attnctl.tune.batches import build
+        from attnctl.tune.measure.batch import build
 
         runtime = _runtime(candidate)
         order = _order(runtime)
@@ -183,7 +183,7 @@ class Server:
 
     def _prepared(self, work: Work, candidate: Candidate) -> Verdict:
         """Judges a candidate on the point's own batch, and makes its sampler."""
-        from attnctl.tune.timing import sampler
+        from attnctl.tune.measure.timing import sampler
 
         runtime = _runtime(candidate)
 
@@ -201,7 +201,7 @@ class Server:
         return verdict
 
     def _batch(self, work: Work, page: int, order: tuple[int, ...] | None) -> Batch:
-        from attnctl.tune.batches import Lengths, build
+        from attnctl.tune.measure.batch import Lengths, build
 
         key = (page, order)
         if key not in self._batches:
@@ -227,16 +227,16 @@ def _small(work: Work) -> Work:
 
 
 def _small_lengths(work: Work) -> list[Any]:
-    from attnctl.tune.batches import Lengths
+    from attnctl.tune.measure.batch import Lengths
 
     if work.phase != "decode":
         queries = SMALL_QUERIES if work.layer.group.causal else SMALL_PREFILL
         return [Lengths(queries=queries, contexts=SMALL_PREFILL, whole=True)]
     found = []
     for contexts in SMALL_DECODE:
-        queries = (work.query,) * len(contexts)
+        asked = (work.query,) * len(contexts)
         longer = tuple(max(work.query, context) for context in contexts)
-        found.append(Lengths(queries=queries, contexts=longer, whole=True))
+        found.append(Lengths(queries=asked, contexts=longer, whole=True))
     return found
 
 

@@ -12,7 +12,7 @@ import torch
 
 from attnctl.compare import Comparison
 from attnctl.exits import InputError
-from attnctl.tune.batches.lengths import Lengths as Lengths
+from attnctl.tune.measure.lengths import Lengths as Lengths
 from attnctl.tune.settings import Work
 
 
@@ -32,15 +32,15 @@ def build(
     """The batch of a layer. order: the backend's own order of the cache's dimensions in memory."""
     op = work.layer.op
     if op in ("paged", "diffkv"):
-        from attnctl.tune.batches.paged import PagedBatch
+        from attnctl.tune.measure.paged import PagedBatch
 
         return PagedBatch(work, lengths, device, order)
     if op in ("mla", "mla_sparse"):
-        from attnctl.tune.batches.latent import LatentBatch, SparseBatch
+        from attnctl.tune.measure.latent import LatentBatch, SparseBatch
 
         return (LatentBatch if op == "mla" else SparseBatch)(work, lengths, device)
     if op in ("gdn", "mamba1", "mamba2", "short_conv", "linear"):
-        from attnctl.tune.batches.state import RecurrentBatch
+        from attnctl.tune.measure.state import RecurrentBatch
 
         return RecurrentBatch(work, lengths, device)
     raise InputError(f"tune: layers of {op or work.layer.group.kind} have no batches to time")

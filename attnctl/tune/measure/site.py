@@ -13,7 +13,7 @@ import torch
 
 from attnctl.tune.exchange import Site
 
-LARGE_BYTES = 1 << 28
+LARGE_BYTES = 1 << 30
 
 
 def site_of(device: torch.device) -> Site:
@@ -35,11 +35,8 @@ def _gpu(device: torch.device) -> Site:
 
     facts = torch.cuda.get_device_properties(device)
     limits = device_of(device)
-    source = torch.empty(LARGE_BYTES * 4, dtype=torch.int8, device=device).zero_()
-    read = source.numel() / _best(lambda: source.view(torch.int32).amax(), device)
-    one = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
-    matrix = 2 * 8192**3 / _best(lambda: one @ one, device)
-    del source, one
+    read = _read_rate(LARGE_BYTES, device)
+    matrix = _matrix_rate(8192, torch.bfloat16, device)
     torch.cuda.empty_cache()
     return Site(
         torch=str(torch.__version__),
@@ -71,11 +68,9 @@ def _clocks() -> dict[str, int | float | str | bool]:
 def _processor() -> Site:
     import psutil
 
-    size = 1 << 26
-    source = torch.zeros(size, dtype=torch.int8)
-    read = source.numel() / _best(lambda: source.view(torch.int32).amax(), torch.device("cpu"))
-    one = torch.randn(1024, 1024)
-    matrix = 2 * 1024**3 / _best(lambda: one @ one, torch.device("cpu"))
+    device = torch.device("cpu")
+    read = _read_rate(1 << 26, device)
+    matrix = _matrix_rate(1024, torch.float32, device)
     threads = torch.get_num_threads()
     frequency = psutil.cpu_freq()
     return Site(
@@ -90,6 +85,18 @@ def _processor() -> Site:
         matrix_gflops=round(matrix / 1e9, 1),
         conditions={"clock_mhz": round(frequency.current)} if frequency else {},
     )
+
+
+def _read_rate(size: int, device: torch.device) -> float:
+    """Bytes a second that a reduction over this many of them reads."""
+    source = torch.zeros(size // 4, dtype=torch.int32, device=device)
+    return size / _best(source.amax, device)
+
+
+def _matrix_rate(width: int, dtype: torch.dtype, device: torch.device) -> float:
+    """Operations a second of a square product."""
+    one = torch.randn(width, width, device=device).to(dtype)
+    return float(2 * width**3 / _best(lambda: one @ one, device))
 
 
 def _last_cache_bytes() -> int:

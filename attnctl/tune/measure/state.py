@@ -18,7 +18,7 @@ from attnctl.ops.state_inputs import build, moved, pool_shape
 from attnctl.ops.state_trial import SPECIFICATIONS
 from attnctl.ops.states import take
 from attnctl.runtime import StateMetadata
-from attnctl.tune.batches.lengths import Lengths, normal
+from attnctl.tune.measure.lengths import Lengths, normal
 from attnctl.tune.settings import Work
 
 CHECKED_TOKENS = 32

@@ -14,7 +14,7 @@ from attnctl.layer import Layer
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_inputs import KV_SCALES
 from attnctl.ops.paged_trial import STORAGE
-from attnctl.tune.batches.lengths import Lengths, fill, lay_out, normal, sub_batch
+from attnctl.tune.measure.lengths import Lengths, fill, lay_out, normal, sub_batch
 from attnctl.tune.settings import Work
 
 

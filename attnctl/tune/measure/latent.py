@@ -16,7 +16,7 @@ from attnctl.ops.mla_inputs import KV_SCALE, PACKED
 from attnctl.ops.mla_sparse import sparse_latent_attention
 from attnctl.ops.packed_rows import pack_rows
 from attnctl.ops.paged_trial import STORAGE
-from attnctl.tune.batches.lengths import Lengths, Places, lay_out, normal, sub_batch
+from attnctl.tune.measure.lengths import Lengths, Places, lay_out, normal, sub_batch
 from attnctl.tune.settings import Work
 
 CHUNK = 8192
@@ -106,13 +106,12 @@ class LatentBatch:
         return absorbed if self._absorbed else uncompressed
 
     def _reference(self, dtype: torch.dtype) -> Tensor:
-        rows, *places = sub_batch(self.lengths, self.places[0], self.device)
-        query = self.query[rows]
+        rows, table, starts, lens = sub_batch(self.lengths, self.places[0], self.device)
+        batch = (self.query[rows], self.cache, table, starts, lens)
         if self._absorbed:
-            return latent_attention(query, self.cache, *places, self.params, dtype=dtype)[0]
-        return uncompressed_attention(
-            query, self.cache, *places, *self.weights, self.params, chunk=CHUNK, dtype=dtype
-        )[0]
+            return latent_attention(*batch, self.params, dtype=dtype)[0]
+        w_uk, w_uv = self.weights
+        return uncompressed_attention(*batch, w_uk, w_uv, self.params, chunk=CHUNK, dtype=dtype)[0]
 
 
 class SparseBatch(LatentBatch):
@@ -174,6 +173,10 @@ def _picked(lengths: Lengths, places: Places, topk: int, page: int) -> Tensor:
     row = torch.arange(topk, device=device)[None]
     # where all fit, each once
     positions = torch.where((last < topk)[:, None], row, positions)
-    pages = places.table[owner].long().gather(1, (positions // page).clamp(max=places.table.shape[1] - 1))
+    pages = (
+        places.table[owner]
+        .long()
+        .gather(1, (positions // page).clamp(max=places.table.shape[1] - 1))
+    )
     slots = pages * page + positions % page
     return torch.where((last < topk)[:, None] & (row > last[:, None]), -1, slots).to(torch.int32)
