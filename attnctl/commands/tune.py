@@ -24,6 +24,9 @@ Examples:
   attnctl tune --model config.json -o h200.json --resume
 
 \b
+The profile is added to your own, where select finds it; see attnctl profile.
+
+\b
 A workload FILE is a JSON list of points:
   [{"phase": "decode", "batch": 8, "context": 4096, "weight": 3},
    {"phase": "prefill", "batch": 1, "context": 2048, "query": 512}]
@@ -31,8 +34,6 @@ A workload FILE is a JSON list of points:
 \b
 Exit codes: 0 a profile was written; 1 nothing could be timed; 2 wrong usage or
 unreadable input; 130 interrupted (go on with --resume)."""
-
-DEFAULT_OUTPUT = "attnctl-profile.json"
 
 
 def command(
@@ -60,8 +61,11 @@ def command(
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")
     ] = 0,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The profile to write or add to.")
-    ] = DEFAULT_OUTPUT,
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The profile to write or add to, not your own."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a tune that was interrupted.")
     ] = False,
@@ -89,6 +93,8 @@ def command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
+    from os import environ
+
     from attnctl.exits import InputError
     from attnctl.files import refuse_unwritable
     from attnctl.model import read_model
@@ -102,9 +108,10 @@ def command(
     limit_s = _budget(budget, deterministic)
     if not 0 < timeout <= 86_400:
         raise InputError(f"--timeout {timeout:g}: must be more than 0 and at most 86400 seconds")
-    if ctx.obj.output.is_at(output):
-        raise InputError(f"--output {output}: a profile is added to, so that it must be a file")
-    refuse_unwritable(output)
+    if output is not None:
+        if ctx.obj.output.is_at(output):
+            raise InputError(f"--output {output}: a profile is added to, so that it must be a file")
+        refuse_unwritable(output)
     registry = load()
     request = Request(
         spec=read_model(model),
@@ -118,6 +125,7 @@ def command(
         backends=_backends(backend, registry),
         ops=_ops(op),
         output=output,
+        environ=dict(environ),
         resume=resume,
         budget_s=limit_s,
         timeout_s=timeout,

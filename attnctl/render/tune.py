@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from attnctl.profile.document import Shape
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
 from attnctl.tune.report import Row, TuneReport
 from attnctl.tune.run import Step
@@ -62,7 +61,7 @@ def _time(seconds: float) -> str:
 def tune_view(report: TuneReport) -> View:
     blocks: list[Block] = []
     for one in report.shapes:
-        blocks.append(Heading(shape_title(one.shape)))
+        blocks.append(Heading(str(one.shape)))
         blocks.append(
             Table(
                 ("point", "fastest", "setting", "us", "vs bundled", "tried", "pruned", "failed"),
@@ -78,22 +77,6 @@ def tune_view(report: TuneReport) -> View:
         blocks.append(Line(Mark(f"and {rest} failures more, in the profile", "bad")))
     blocks += [Line(Mark(text, "warn")) for text in report.notes]
     return (*blocks, Line(_sum(report)))
-
-
-def shape_title(shape: Shape) -> str:
-    """A layer shape in a few words: "paged 32/8 heads of 128, bfloat16"."""
-    parts = [shape.op]
-    if shape.heads:
-        kv = f"/{shape.kv_heads}" if shape.kv_heads not in (None, shape.heads) else ""
-        parts.append(f"{shape.heads}{kv} heads")
-    if shape.head_size:
-        wide = shape.head_size_v not in (None, shape.head_size)
-        parts.append(f"of {shape.head_size}" + (f" and {shape.head_size_v}" if wide else ""))
-    parts += [f"{name}={width}" for name, width in shape.widths.items()]
-    text = " ".join(parts)
-    cache = "" if shape.kv_cache_dtype == "auto" else f", cache {shape.kv_cache_dtype}"
-    features = f", {', '.join(shape.features)}" if shape.features else ""
-    return f"{text}, {shape.dtype}{cache}{features}"
 
 
 def _row(row: Row) -> tuple[Cell, ...]:

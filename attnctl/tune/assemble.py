@@ -49,7 +49,7 @@ def _conditions(site: Site) -> dict[str, int | float | str | bool]:
     return {
         **site.conditions,
         "graph": "decode" if graph else "none",
-        "cache": "cold",
+        "l2": "cold",
         "read_gbps": site.read_gbps,
         "matrix_gflops": site.matrix_gflops,
         "threads": site.threads,
@@ -64,6 +64,7 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
         shape=pairs[0][0].shape,
         points=tuple(point for point in points if point.timings),
         kernels={name: kernels[name] for name in sorted(backends) if name in kernels},
+        order=tuple(backends),
     )
 
 

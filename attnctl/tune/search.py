@@ -7,6 +7,7 @@ compare all of them. Within a tie the earlier setting wins, and the default is t
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -23,6 +24,12 @@ TIE = 1.02
 FIRST_ROUNDS, MORE_ROUNDS, LAST_ROUNDS = 3, 5, 15
 LAST = 6
 """Candidates of the last rounds, beside each backend's default and best."""
+
+HOPELESS = 2.0
+"""How many times the fastest's time a candidate's may be and still be timed to the end."""
+
+SAMPLE_US = 1500.0
+"""About the least that a sample takes."""
 
 GROUP = 16
 """Candidates that run in turns at first: a budget that ends leaves whole groups out."""
@@ -194,8 +201,13 @@ def _entrants(task: Task, bench: Bench, hints: Sequence[str]) -> tuple[list[Entr
         ]
     rank = {key: place for place, key in enumerate(hints)}
     last = len(rank)
-    found.sort(key=lambda e: (e.place != 0, rank.get(e.key, last), e.estimate_us))
+    # among those that promise about as much, the order of the settings counts
+    found.sort(key=lambda e: (e.place != 0, rank.get(e.key, last), _promise(e.estimate_us)))
     return found, out
+
+
+def _promise(estimate_us: float) -> int:
+    return round(4 * math.log2(max(estimate_us, 1e-6)))
 
 
 def _judged_out(one: Entrant, verdict: Verdict | None) -> Out:
@@ -223,6 +235,7 @@ class _Race:
         self._times: dict[str, list[float]] = {}
         self._last: dict[str, list[float]] = {}
         self._entrants: list[Entrant] = []
+        self._kept: list[Entrant] = []
         self.out: list[Out] = []
 
     def run(self, entrants: Sequence[Entrant], end: float | None) -> None:
@@ -242,8 +255,22 @@ class _Race:
         live = self._alive()
         if len(live) > 3 * LAST and not (end is not None and time.monotonic() > end):
             self._time(self._better(live, -(-len(live) // 3)), MORE_ROUNDS)
-        kept = self._better(self._alive(), LAST)
-        self._last = self._time(kept, LAST_ROUNDS)
+        self._kept = self._better(self._alive(), LAST)
+        close = self._close(self._kept)
+        self._last = self._time(close, self._last_rounds(close, end))
+
+    def _close(self, kept: list[Entrant]) -> list[Entrant]:
+        """Those that the last rounds may still put in another order."""
+        least = min((median(self._times[one.key]) for one in kept), default=0.0)
+        return [one for one in kept if median(self._times[one.key]) <= HOPELESS * least]
+
+    def _last_rounds(self, kept: Sequence[Entrant], end: float | None) -> int:
+        """As many as the budget has room for."""
+        if end is None:
+            return LAST_ROUNDS
+        round_s = sum(max(SAMPLE_US, median(self._times[one.key])) for one in kept) / 1e6
+        room = int((end - time.monotonic()) / 0.7 / max(round_s, 1e-9))
+        return max(MORE_ROUNDS, min(LAST_ROUNDS, room))
 
     def _alive(self) -> list[Entrant]:
         return [one for one in self._entrants if one.key in self._times]
@@ -275,11 +302,12 @@ class _Race:
         return [one for one in live if one.key in kept]
 
     def finals(self) -> list[Final]:
-        """The times of the last rounds, backend by backend in the order of their settings."""
+        """The last candidates' times, backend by backend in the order of their settings."""
         order = {rival.backend: place for place, rival in enumerate(self._task.rivals)}
-        kept = [one for one in self._entrants if self._last.get(one.key)]
+        kept = [one for one in self._kept if one.key in self._times]
         kept.sort(key=lambda one: (order[one.candidate.backend], one.place))
-        return [_final(one, self._last[one.key]) for one in kept]
+        # one that was far behind keeps the times of its first rounds
+        return [_final(one, self._last.get(one.key) or self._times[one.key]) for one in kept]
 
     def tried(self) -> dict[str, int]:
         counts: dict[str, int] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -21,7 +22,7 @@ from attnctl.tune.exchange import Bench, Site
 from attnctl.tune.journal import Header, journal_path, open_journal
 from attnctl.tune.report import TuneReport, tune_report
 from attnctl.tune.run import Step, run_tasks
-from attnctl.tune.store import refuse_foreign, store
+from attnctl.tune.store import journal_base, refuse_foreign, store
 from attnctl.tune.tasks import Tasks, plan_tasks
 from attnctl.tune.workload import Load
 
@@ -29,7 +30,10 @@ MOST_JOBS = 12
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted. budget_s: None tries everything. jobs: None for as many as there is use."""
+    """What is wanted. budget_s: None tries everything. jobs: None for as many as there is use.
+
+    output: None for the user's own profiles, whose folder environ says.
+    """
 
     spec: ModelSpec
     registry: Registry
@@ -39,7 +43,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     device: int = 0
     backends: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
-    output: str
+    output: str | None = None
+    environ: Mapping[str, str] = {}
     resume: bool = False
     budget_s: float | None = None
     timeout_s: float = 60.0
@@ -62,15 +67,17 @@ def tune(request: Request, watcher: Watcher, bench: Bench | None = None) -> Tune
     gpu = _gpu(request)
     key = key_of(request.machine, gpu)
     _plan(request, None)  # what is wrong with the request shows before a child starts
-    refuse_unwritable(request.output)
-    refuse_foreign(request.output, key)
+    if request.output is not None:
+        refuse_unwritable(request.output)
+        refuse_foreign(request.output, key)
+    base = journal_base(request.output, request.environ)
     if bench is not None:
-        return _tuned(request, watcher, bench, key)
+        return _tuned(request, watcher, bench, key, base)
     with WorkerBench(_place(request), _jobs(request), request.timeout_s) as own:
-        return _tuned(request, watcher, own, key)
+        return _tuned(request, watcher, own, key, base)
 
 
-def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key) -> TuneReport:
+def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str) -> TuneReport:
     begin = time.monotonic()
     site = bench.site()
     plan = _plan(request, site.memory_bytes or None)
@@ -78,7 +85,7 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key) -> TuneRe
     names = {rival.backend for task in plan.tasks for rival in task.rivals}
     kernels = kernel_hashes(request.registry, names)
     header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)
-    path = journal_path(request.output, plan.fingerprint)
+    path = journal_path(base, plan.fingerprint)
     with open_journal(path, header, request.resume) as journal:
         watcher.begin(len(plan.tasks))
         measured = run_tasks(
@@ -95,18 +102,18 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key) -> TuneRe
             day=time.strftime("%Y-%m-%d"),
             memory_bytes=_memory(request),
         )
-        report = tune_report(
-            plan.tasks,
-            measured,
-            profile,
-            output=request.output,
-            seconds=time.monotonic() - begin,
-            notes=plan.notes,
-        )
+        output = ""
         if profile.entries:
-            store(request.output, profile)
+            output = store(request.output, profile, request.environ)
             journal.remove()
-    return report
+    return tune_report(
+        plan.tasks,
+        measured,
+        profile,
+        output=output,
+        seconds=time.monotonic() - begin,
+        notes=plan.notes,
+    )
 
 
 def _plan(request: Request, memory_bytes: int | None) -> Tasks:
