@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from attnctl.tune import exchange
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate, Site, Verdict
 from attnctl.tune.settings import Limits, Work, settings_of, tuned
 from attnctl.worker import _end_with
 
@@ -73,17 +73,24 @@ class Server:
     def __init__(self, device: str, say: Callable[[exchange.Answer], None]) -> None:
         import torch
 
-        from attnctl.tune.measure.site import site_of
-
         self.device = torch.device(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.say = say
-        self.site = site_of(self.device)
+        self._site: Site | None = None
         self._work: Work | None = None
         self._batches: dict[object, Batch] = {}
         self._small: dict[object, list[Batch]] = {}
         self._samplers: dict[str, Sampler] = {}
+
+    @property
+    def site(self) -> Site:
+        """Found when it is first asked for: a child that only judges does not measure ceilings."""
+        if self._site is None:
+            from attnctl.tune.measure.site import site_of
+
+            self._site = site_of(self.device)
+        return self._site
 
     def serve(self, ask: exchange.Ask) -> None:
         if isinstance(ask, exchange.AskSite):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import msgspec
 import torch
 
 from attnctl.tune.exchange import Site
@@ -20,7 +21,23 @@ def site_of(device: torch.device) -> Site:
     """The facts of this device, with its ceilings; takes a second."""
     if device.type == "cuda":
         return _gpu(device)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return _interpreter(device)
     return _processor()
+
+
+def _interpreter(device: torch.device) -> Site:
+    """Triton's interpreter in place of a GPU: for tests of the kernels' knobs."""
+    from attnctl.kernels.triton.call import device_of
+
+    limits = device_of(device)
+    return msgspec.structs.replace(
+        _processor(),
+        arch=limits.arch,
+        units=limits.units,
+        shared_memory_bytes=limits.shared_memory_bytes,
+        cache_bytes=1,
+    )
 
 
 def _version(name: str) -> str | None:
