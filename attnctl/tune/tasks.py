@@ -76,8 +76,8 @@ class Tasks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """Of the shapes and their rivals: what a journal must have been begun for."""
-        text = "\n".join(sorted({task.shape_key for task in self.tasks}))
+        """Of the shapes, their rivals and the points: what a journal must have been begun for."""
+        text = "\n".join(sorted(task.key for task in self.tasks))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

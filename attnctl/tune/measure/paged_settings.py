@@ -53,6 +53,9 @@ CUTS: tuple[Changes, ...] = (
     {"min_programs": ALWAYS, "segments": 64, "fill": 4, "least_keys": 64},
 )
 
+LIKELY = 7
+"""Tiles of decode that are tried with every cut, and with a large block of the cache."""
+
 CHUNK = 1024
 """Query tokens of a sequence up to which the decode kernel is tried on a chunk of prefill."""
 
@@ -108,16 +111,21 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
     for page in pages:
         yield page, {}
         if work.query <= base.split_queries:
-            yield from ((page, changes) for changes in _decode_changes())
+            yield from ((page, changes) for changes in _decode_changes(page != work.page))
             yield from ((page, changes) for changes in _as_prefill(work))
         else:
             yield from ((page, changes) for changes in _prefill_changes(work, page))
             yield from ((page, changes) for changes in _as_decode(work))
 
 
-def _decode_changes() -> Iterator[Changes]:
-    for (keys, warps, stages), cut in product(DECODE_TILES, CUTS):
-        yield {**_tile("decode", keys=keys, warps=warps, stages=stages), **cut}
+def _decode_changes(few: bool) -> Iterator[Changes]:
+    """few: the likely ones alone."""
+    for place, (keys, warps, stages) in enumerate(DECODE_TILES):
+        cuts = CUTS if place < LIKELY else CUTS[:6]
+        if few:
+            cuts = CUTS[:4] if place < LIKELY else ()
+        for cut in cuts:
+            yield {**_tile("decode", keys=keys, warps=warps, stages=stages), **cut}
 
 
 def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
