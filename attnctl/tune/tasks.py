@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from attnctl.exits import InputError
+from attnctl.exits import AttnctlError, Exit, InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
@@ -95,7 +95,8 @@ def plan_tasks(
 ) -> Tasks:
     """Every task that fits the device, layer shape by layer shape.
 
-    backends, ops: only these; by default all that are eligible. InputError: nothing is left.
+    backends, ops: only these; by default all that are eligible. InputError: no layer is meant.
+    NothingToTimeError: those that are meant have no backend here, or do not fit the memory.
     """
     notes: list[str] = []
     found: dict[str, Task] = {}
@@ -104,7 +105,8 @@ def plan_tasks(
             continue
         rivals = _rivals(layer, machine, registry, options, device, backends)
         if not rivals:
-            notes.append(f"{_called(layer)}: no backend that runs here is eligible")
+            which = "none of --backend" if backends else "no backend that runs here"
+            notes.append(f"{_called(layer)}: {which} is eligible, attnctl select says why")
             continue
         for load in loads:
             task = Task(shape=shape_of(layer), layer=layer, load=load, rivals=rivals)
@@ -114,9 +116,21 @@ def plan_tasks(
             else:
                 found.setdefault(task.key, task)
     if not found:
-        told = "; ".join(dict.fromkeys(notes)) or "no layer of the model has such an operation"
-        raise InputError(f"tune: there is nothing to time: {told}")
+        _refuse(notes)
     return Tasks(tasks=tuple(found.values()), notes=tuple(dict.fromkeys(notes)))
+
+
+class NothingToTimeError(AttnctlError):
+    """Layers are there and none of them can be timed here: the answer is no."""
+
+    exit_code = Exit.NO
+
+
+def _refuse(notes: list[str]) -> None:
+    if not notes:
+        raise InputError("tune: no layer of the model has such an operation: look at --op")
+    told = "; ".join(dict.fromkeys(notes))
+    raise NothingToTimeError(f"tune: there is nothing to time: {told}")
 
 
 def _layers(spec: ModelSpec, options: Options) -> Iterable[Layer]:
