@@ -27,6 +27,7 @@ DECODE_TILES = (
     *((128, 4, 2), (64, 4, 3), (32, 4, 3), (64, 4, 2), (128, 8, 3), (32, 4, 4), (128, 8, 2)),
     *((64, 4, 4), (128, 4, 3), (64, 8, 3), (64, 8, 2), (32, 4, 2), (64, 2, 3), (32, 2, 3)),
     *((32, 2, 4), (128, 4, 1), (64, 4, 1), (32, 4, 5), (256, 8, 2), (16, 4, 4), (16, 2, 5)),
+    *((32, 8, 3), (32, 8, 2), (64, 2, 2), (32, 1, 3), (16, 4, 3), (16, 8, 3)),
 )
 
 # rows, keys, warps, stages
@@ -123,7 +124,7 @@ def _decode_changes(few: bool) -> Iterator[Changes]:
     for place, (keys, warps, stages) in enumerate(DECODE_TILES):
         cuts = CUTS if place < LIKELY else CUTS[:6]
         if few:
-            cuts = CUTS[:4] if place < LIKELY else ()
+            cuts = CUTS[: 4 if place < LIKELY else 1]
         for cut in cuts:
             yield {**_tile("decode", keys=keys, warps=warps, stages=stages), **cut}
 
