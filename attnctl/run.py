@@ -23,12 +23,12 @@ TAIL_BYTES = 4000
 class Worker:
     """One child process. Use as a context manager: it is ended however the block is left."""
 
-    def __init__(self, *words: str, module: str = "attnctl.worker") -> None:
+    def __init__(self, *arguments: str, module: str = "attnctl.worker") -> None:
         self._log_read, log_write = os.pipe()
         os.set_blocking(self._log_read, False)
         self._buffer = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *words],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,

@@ -125,5 +125,12 @@ def check_knobs(name: str, knobs: Mapping[str, Knob], known: Mapping[str, Knob])
     return found
 
 
+def refuse_kernel(name: str, kernel: str, known: Sequence[str] = ()) -> None:
+    """InputError: a backend has no kernel of that name."""
+    if kernel and kernel not in known:
+        have = f"its kernels are {', '.join(known)}" if known else "it has one kernel"
+        raise InputError(f"{name}: no kernel {kernel!r}; {have}")
+
+
 def _shown(value: Knob) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
