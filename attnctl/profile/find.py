@@ -73,16 +73,23 @@ def target(machine: str | None, device: int, registry: Registry) -> Target:
     return Target(found, found.gpus[device] if found.gpus else None, device)
 
 
-def own_of(where: Target, environ: Mapping[str, str]) -> list[Found]:
-    """The user's profiles of a device: those of its versions first, then the latest measured."""
+def own_of(where: Target, environ: Mapping[str, str]) -> tuple[list[Found], list[str]]:
+    """The user's profiles of a device: those of its versions first, then the latest measured.
+
+    And one sentence for each file that does not read.
+    """
     from attnctl.profile.match import match
 
-    found = []
+    found, damaged = [], []
     for path in user_files(environ):
-        profile = read_profile(path)
+        try:
+            profile = read_profile(path)
+        except InputError as error:
+            damaged.append(str(error))
+            continue
         fit = match(profile, where.machine, where.gpu)
         if fit.usable:
             found.append((fit.status == "stale", profile.measured, Found(str(path), profile)))
     found.sort(key=lambda one: one[1], reverse=True)
     found.sort(key=lambda one: one[0])
-    return [one for _, _, one in found]
+    return [one for _, _, one in found], damaged

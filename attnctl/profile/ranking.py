@@ -83,5 +83,6 @@ def gain_of(entry: Entry) -> tuple[float, tuple[float, float]] | None:
 
 
 def _error(timing: Timing) -> float:
-    """The relative standard error of a median."""
-    return MEDIAN_ERROR * timing.iqr_us / timing.median_us / math.sqrt(max(1, timing.runs))
+    """The relative standard error of a median; beyond 1 nothing is known of it."""
+    error = MEDIAN_ERROR * timing.iqr_us / timing.median_us / math.sqrt(max(1, timing.runs))
+    return min(1.0, error)

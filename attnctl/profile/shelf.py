@@ -41,10 +41,13 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         All that were named, that decided something or that are damaged; where none fits, the
         nearest of the same architecture.
         """
+        fitting = [one for one in self.considered if one.status in ("valid", "stale")]
+        # where none holds a shape that was asked about, the first stands for them
+        first = None if any(one.used for one in fitting) else next(iter(fitting), None)
         told = [
             one
             for one in self.considered
-            if one.used or one.origin in NAMED or one.status == "damaged"
+            if one.used or one is first or one.origin in NAMED or one.status == "damaged"
         ]
         if self.profile is None and not any(one.status == "foreign" for one in told):
             told += self.nearest

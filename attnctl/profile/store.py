@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from attnctl.exits import InputError
@@ -46,6 +46,17 @@ def save(profile: Profile, environ: Mapping[str, str]) -> Path:
         kept = merge(read_profile(path), profile) if path.exists() else profile
         write_whole(str(path), encode(kept))
     return path
+
+
+def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[str, str]) -> None:
+    """Replaces a profile by what `change` makes of it as it then is.
+
+    In the user's folder nobody writes in between.
+    """
+    where = folder(environ)
+    own = where is not None and Path(path).resolve().parent == where.resolve()
+    with _locked(where) if own and where else contextlib.nullcontext():
+        write_whole(path, encode(change(read_profile(path))))
 
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:

@@ -24,7 +24,7 @@ ORIGINS = {
 def profile_facts(report: SelectReport) -> Iterator[tuple[str, str]]:
     """One line per profile that fits or was named, and what stands behind it."""
     for brief in report.profiles:
-        if brief.used or brief.origin in ("option", "environment"):
+        if brief.status in ("valid", "stale") or brief.origin in ("option", "environment"):
             text = f"{brief.name}, which decided {_decided(report, brief)}"
             yield text, f"{brief.status}, {ORIGINS[brief.origin]}"
 

@@ -44,7 +44,9 @@ def command(
     from attnctl.render.output import remark
 
     where = target(machine, device, load())
-    found = own_of(where, environ)
+    found, damaged = own_of(where, environ)
+    for sentence in damaged:
+        remark(sentence)
     if not found:
         here = key_of(where.machine, where.gpu)
         remark(f"nothing was measured on {here}; the command tune does that")

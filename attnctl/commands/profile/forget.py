@@ -35,11 +35,14 @@ def command(
     from attnctl.profile.places import user_files
     from attnctl.profile.store import remove
     from attnctl.registry import load
+    from attnctl.render.output import remark
 
     if every:
         paths = user_files(environ)
     else:
-        found = own_of(target(machine, device, load()), environ)
+        found, damaged = own_of(target(machine, device, load()), environ)
+        for sentence in damaged:
+            remark(f"{sentence}; --all deletes it")
         paths = tuple(Path(one.path) for one in found)
     remove(paths, environ)
     for path in paths:

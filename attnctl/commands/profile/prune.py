@@ -3,9 +3,14 @@
 Rewrites the files in place; without a FILE all of your own profiles.
 """
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attnctl.profile.values import Profile
 
 EXAMPLES = """\b
 Examples:
@@ -27,23 +32,29 @@ def command(
 ) -> None:
     from os import environ
 
-    from attnctl.files import write_whole
-    from attnctl.profile.canonical import encode
     from attnctl.profile.find import open_profiles
     from attnctl.profile.hashes import KernelHashes, kernel_hashes
     from attnctl.profile.live import live, stated
     from attnctl.profile.places import user_files
+    from attnctl.profile.store import rewrite
     from attnctl.registry import load
 
     names = file or [str(path) for path in user_files(environ)]
     registry, hashes = load(), KernelHashes()
     for path, profile in open_profiles(names, environ):
         kernels = kernel_hashes(registry, stated(profile.entries), hashes)
-        alive, dead = live(profile, kernels)
+        _, dead = live(profile, kernels)
         gone = (*map(str, dead), *profile.bad_entries)
         for sentence in gone:
             ctx.obj.output.text(f"{sentence}\n")
         if gone and not dry_run:
-            write_whole(path, encode(alive))
+            rewrite(path, _alive(kernels), environ)
         done = "nothing to prune" if not gone else "not written" if dry_run else "pruned"
         ctx.obj.output.text(f"{path}: {done}\n")
+
+
+def _alive(kernels: dict[str, str]) -> "Callable[[Profile], Profile]":
+    """What takes the dead timings out of a profile."""
+    from attnctl.profile.live import live
+
+    return lambda profile: live(profile, kernels)[0]
