@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from attnctl.decision import Decision
-from attnctl.layer import Options
+from attnctl.layer import Layer, Options
 from attnctl.machine import Machine
 from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
@@ -13,7 +14,10 @@ from attnctl.profile.document import shape_of
 from attnctl.profile.shelf import Fit, Shelf
 from attnctl.registry import Registry
 from attnctl.report import Timed
-from attnctl.sensitivity import Ask, head_size_decision, map_group, sweep_group
+from attnctl.timed import Span
+
+if TYPE_CHECKING:
+    from attnctl.sensitivity import Ask
 
 
 class Profiled:
@@ -56,20 +60,27 @@ class Profiled:
     def _group(self, decision: Decision, mapped: bool, ask: Ask | None) -> Timed:
         layer = self._layers[id(decision.group)]
         place = self._fit.origins.get(shape_of(layer).full)
-        spans = None
-        if ask is not None:
-            resized = head_size_decision(
-                self._spec,
-                decision.group,
-                self._machine,
-                self._registry,
-                self._options,
-                device=self._device,
-                profile=self.profile,
-            )
-            spans = sweep_group(ask, decision, layer, self.profile, resized)
+        by = None if place is None else self._fit.considered[place].name
+        if not mapped and ask is None:
+            return Timed(by=by)
+        from attnctl.sensitivity import map_group
+
         return Timed(
-            by=None if place is None else self._fit.considered[place].name,
+            by=by,
             map=map_group(decision, layer, self.profile) if mapped else None,
-            sweep=spans,
+            sweep=None if ask is None else self._sweep(decision, layer, ask),
         )
+
+    def _sweep(self, decision: Decision, layer: Layer, ask: Ask) -> tuple[Span, ...]:
+        from attnctl.sensitivity import head_size_decision, sweep_group
+
+        resized = head_size_decision(
+            self._spec,
+            decision.group,
+            self._machine,
+            self._registry,
+            self._options,
+            device=self._device,
+            profile=self.profile,
+        )
+        return sweep_group(ask, decision, layer, self.profile, resized)

@@ -17,10 +17,7 @@ from attnctl.registry import Backend, Registry
 LENGTH = 16
 """Hexadecimal digits that are kept: 64 bits tell one state of a source from another."""
 
-_NAMED = re.compile(
-    r"\battnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?"
-)
-_SOURCE = re.compile(r'"([\w-]+\.(?:c|cc|cpp|cu|cuh|h|hpp|inc|cl))"')
+_NAMED = re.compile(r"attnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?")
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
 
@@ -33,6 +30,7 @@ class KernelHashes:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path(__file__).parent.parent / "kernels"
         self._texts: dict[Path, bytes] = {}
+        self._beside: dict[Path, tuple[Path, ...]] = {}
         self._named: dict[tuple[Path, tuple[str, ...]], tuple[Path, ...]] = {}
 
     def of(self, backend: Backend) -> str | None:
@@ -63,7 +61,7 @@ class KernelHashes:
         key = (path, ops)
         if key not in self._named:
             text = self._text(path).decode("utf-8", "replace")
-            found = [path.parent / name for name in _SOURCE.findall(text)]
+            found = [one for one in self._sources(path.parent) if one.name in text]
             for dotted, imported in _NAMED.findall(text):
                 found += self._modules(dotted.split(".")[1:], imported, ops)
             self._named[key] = tuple(source for source in found if source.is_file())
@@ -79,6 +77,13 @@ class KernelHashes:
             if parts:
                 yield folder / "__init__.py"
             yield from (folder / f"{word}.py" for word in re.findall(r"\w+", imported))
+
+    def _sources(self, folder: Path) -> tuple[Path, ...]:
+        """The sources of a folder that Python does not import: another names them by file name."""
+        if folder not in self._beside:
+            found = (one for one in folder.iterdir() if one.suffix in _SUFFIXES[1:])
+            self._beside[folder] = tuple(sorted(found))
+        return self._beside[folder]
 
     def _text(self, path: Path) -> bytes:
         if path not in self._texts:

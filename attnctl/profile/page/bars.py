@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 from attnctl.profile.page.chart import Bar, Bars
+from attnctl.profile.page.words import escape
 
 LABEL, LENGTH, TAIL = 190, 300, 150
 ROW, THICK, HEAD = 26, 14, 24

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from html import escape
 
 from attnctl.profile.canonical import canonical
 from attnctl.profile.page.bars import bars_svg
 from attnctl.profile.page.chart import Cell, Chart, Grid, Row, chart_of
 from attnctl.profile.page.roofline import Roof, roof_of
 from attnctl.profile.page.style import COLOURS, STYLE
+from attnctl.profile.page.words import escape
 from attnctl.profile.values import Profile, tokens_text
 from attnctl.render.profile import gain_text, versions_text
 from attnctl.render.profiled import settings_text, time_text
