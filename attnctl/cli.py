@@ -26,7 +26,7 @@ COMMANDS = {
     "probe": "What this machine has, and what is wrong with it.",
     "select": "Which backend serves a model here, and why not the others.",
     "smoke": "Whether each backend's kernels are right on this machine.",
-    "tune": "Which backend and settings are fastest here, measured, as a profile.",
+    "tune": "Which backend and settings are fastest here, as a profile.",
     "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
     "explain": "What the code of a reason means, or what a backend needs.",

@@ -19,7 +19,7 @@ EXAMPLES = """\b
 Examples:
   attnctl tune --model config.json
   attnctl tune --model config.json --workload long-context --budget 30m
-  attnctl tune --model config.json --workload points.json --backend TRITON_ATTN
+  attnctl tune -m config.json --workload points.json --backend TRITON_ATTN
   attnctl tune --model config.json --op paged -o h200.json
   attnctl tune --model config.json -o h200.json --resume
 
@@ -32,8 +32,8 @@ A workload FILE is a JSON list of points:
    {"phase": "prefill", "batch": 1, "context": 2048, "query": 512}]
 
 \b
-Exit codes: 0 a profile was written; 1 nothing could be timed; 2 wrong usage or
-unreadable input; 130 interrupted (go on with --resume)."""
+Exit codes: 0 a profile was written; 1 nothing could be timed; 2 wrong usage
+or unreadable input; 130 interrupted (go on with --resume)."""
 
 
 def command(

@@ -61,6 +61,10 @@ class KernelHashes:
         key = (path, ops)
         if key not in self._named:
             text = self._text(path).decode("utf-8", "replace")
+            if path.is_relative_to(self._folder):
+                # a package that makes the names of its modules at run time
+                parts = path.parent.relative_to(self._folder).parts
+                text = text.replace("{__name__}", ".".join(("attnctl.kernels", *parts)))
             found = [one for one in self._sources(path.parent) if one.name in text]
             for dotted, imported in _NAMED.findall(text):
                 found += self._modules(dotted.split(".")[1:], imported, ops)
@@ -70,13 +74,18 @@ class KernelHashes:
     def _modules(self, parts: list[str], imported: str, ops: tuple[str, ...]) -> Iterator[Path]:
         """Where a dotted name below attnctl.kernels, and modules imported from it, would be."""
         folders = [self._folder]
-        for part in parts:
+        for place, part in enumerate(parts, start=1):
             folders = [folder / name for folder in folders for name in _filled(part, folder, ops)]
-            yield from (folder.with_name(f"{folder.name}.py") for folder in folders)
+            # a module's name may go on with what is in it, one that is not known may not
+            if place == len(parts) or not part.startswith("{"):
+                yield from (folder.with_name(f"{folder.name}.py") for folder in folders)
+        words = [word for word in re.findall(r"\w+", imported) if word != "as"]
         for folder in folders:
-            if parts:
+            modules = [folder / f"{word}.py" for word in words]
+            yield from modules
+            # what is imported from a package may be its modules alone
+            if parts and not (modules and all(module.is_file() for module in modules)):
                 yield folder / "__init__.py"
-            yield from (folder / f"{word}.py" for word in re.findall(r"\w+", imported))
 
     def _sources(self, folder: Path) -> tuple[Path, ...]:
         """The sources of a folder that Python does not import: another names them by file name."""
@@ -136,9 +145,9 @@ def _folder_files(module: str) -> Iterator[Path]:
 
 
 def _filled(part: str, folder: Path, ops: tuple[str, ...]) -> tuple[str, ...]:
-    """What a part of a dotted name stands for: itself, an operation, or any folder there."""
+    """What a part of a dotted name stands for: itself, an operation, or whatever is there."""
     if not part.startswith("{"):
         return (part,)
     if part == "{op}":
         return ops
-    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+    return tuple(sorted({entry.stem for entry in folder.iterdir()})) if folder.is_dir() else ()

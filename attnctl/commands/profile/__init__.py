@@ -26,4 +26,7 @@ Examples:
   attnctl profile show mine.json
   attnctl profile diff mine.json theirs.json
   attnctl profile verify mine.json --machine h100
-  attnctl profile report mine.json -o report.html"""
+  attnctl profile report mine.json -o report.html
+
+\b
+Exit codes: 0 good; 1 the answer is no; 2 wrong usage or unreadable input."""
