@@ -25,14 +25,16 @@ SCHEMA = "attnctl.profile-verify/1"
 class Rederived(msgspec.Struct, frozen=True, kw_only=True):
     """One layer shape on one machine. agreed: points whose pick is the one that is stated.
 
-    pick: the backend that `select` names for the shape. differences: what is otherwise, each in
-    one sentence.
+    pick: the backend that `select` names for the shape. untimed: what is eligible on the machine
+    and was not when the profile was made; the picks are made among the others. differences: what
+    is otherwise, each in one sentence.
     """
 
     shape: str
     points: int
     agreed: int
     pick: str | None
+    untimed: tuple[str, ...]
     differences: tuple[str, ...]
 
 
@@ -93,7 +95,9 @@ def _shape(
 ) -> Rederived:
     layer = known.get(entry.shape.full) or layer_of_shape(entry.shape)
     decision = select(layer, machine, registry, device=device, profile=profile)
-    eligible = eligible_names(decision)
+    here = eligible_names(decision)
+    judged = frozenset(entry.order) or {t.backend for p in entry.points for t in p.timings}
+    eligible = tuple(name for name in here if name in judged)
     table = Table(entry, eligible, profile.measured)
     picks = {pick.point.place: pick.backend for pick in table.points if pick.point}
     wrong = [
@@ -106,6 +110,7 @@ def _shape(
         points=len(entry.points),
         agreed=len(entry.points) - len(wrong),
         pick=decision.pick.name if decision.pick else None,
+        untimed=tuple(name for name in here if name not in judged),
         differences=(*_order(entry, eligible), *wrong),
     )
 

@@ -31,9 +31,11 @@ def checks_view(checks: Iterable[Check], machine: str) -> View:
 def verification_view(found: Verification) -> View:
     """One row per layer shape, then what does not come out again."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (one.shape, one.pick or "none", f"{one.agreed} of {one.points}") for one in found.shapes
+        (one.shape, f"{one.agreed} of {one.points}", one.pick or "none", ", ".join(one.untimed))
+        for one in found.shapes
     )
-    blocks: list[Block] = [Table(("shape", "select picks", "picks that come out again"), rows)]
+    columns = ("shape", "picks that come out again", "select picks", "eligible here, not judged")
+    blocks: list[Block] = [Table(columns, rows)]
     blocks += [Line(Mark(problem, "bad")) for problem in found.problems]
     for one in found.shapes:
         blocks += [Line(Mark(f"{one.shape}: {said}", "bad")) for said in one.differences]

@@ -113,6 +113,21 @@ def test_another_machine_gives_other_picks_and_says_why() -> None:
     assert shape.differences[0].startswith("not eligible on this machine: ")
 
 
+def test_what_was_not_eligible_then_takes_no_part() -> None:
+    """A profile made without FlashAttention holds where it is installed, and says what is new."""
+    document = profile()
+    (entry,) = document.entries
+    order = tuple(name for name in entry.order if name != "FLASH_ATTN")
+    points = tuple(
+        msgspec.structs.replace(p, timings=tuple(t for t in p.timings if t.backend in order))
+        for p in entry.points
+    )
+    found = verified(canonical(altered(document, order=order, points=points)))
+    assert found.exit_code == 0
+    (shape,) = found.shapes
+    assert (shape.agreed, shape.untimed) == (len(GRID), ("FLASH_ATTN",))
+
+
 def test_another_default_order_is_a_difference() -> None:
     """Ties would go elsewhere."""
     document = canonical(profile())

@@ -54,6 +54,7 @@ def test_the_page_is_well_formed_and_fetches_nothing() -> None:
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
+    assert "Out of the running: 6 pruned, 6 wrong." in text
     assert all(link.startswith("#shape-") for link in reader.links)
     assert "http" not in text.replace("http-equiv", "")
     assert "<script" not in text

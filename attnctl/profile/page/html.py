@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from attnctl.profile.canonical import canonical
@@ -53,7 +54,7 @@ def page(profile: Profile) -> str:
 def _facts(profile: Profile, roof: Roof) -> Iterator[str]:
     bandwidth = f"{roof.bandwidth_gbps:,.0f} GB/s" if roof.bandwidth_gbps else "bandwidth not known"
     compute = f", {roof.gflops / 1e3:,.0f} TFLOP/s" if roof.gflops else ""
-    conditions = (f"{name} {value}" for name, value in profile.conditions.items())
+    conditions = (f"{name} {_said(value)}" for name, value in profile.conditions.items())
     facts = {
         "device": str(profile.key),
         "versions": versions_text(profile.versions),
@@ -64,6 +65,12 @@ def _facts(profile: Profile, roof: Roof) -> Iterator[str]:
     yield "<dl>"
     yield from (f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in facts.items() if text)
     yield "</dl>"
+
+
+def _said(value: int | float | str | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else f"{value:.10g}"
 
 
 def _contents(charts: Iterable[Chart]) -> Iterator[str]:
@@ -80,6 +87,8 @@ def _section(place: int, chart: Chart) -> Iterator[str]:
     yield f'<h2 id="title-{place}">{escape(str(chart.entry.shape))}</h2>'
     if gain:
         yield f"<p>The picks are {escape(gain)}.</p>"
+    if out := _rejected(chart):
+        yield f"<p>Out of the running: {escape(out)}.</p>"
     yield from _legend(colours)
     yield f'<p class="quiet">{READING}</p>\n<div class="side">'
     for grid in chart.grids:
@@ -90,6 +99,12 @@ def _section(place: int, chart: Chart) -> Iterator[str]:
     yield "</div>"
     yield from _figures(chart)
     yield "</section>"
+
+
+def _rejected(chart: Chart) -> str:
+    """ "341 pruned, 12 wrong": settings that could not win, over all points."""
+    counts = Counter(one.why for point in chart.entry.points for one in point.rejected)
+    return ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
 
 
 def _legend(colours: dict[str, int]) -> Iterator[str]:

@@ -38,7 +38,7 @@ table { border-collapse: separate; border-spacing: 3px; }
   border-bottom: 1px solid var(--line); }
 .figures .number { text-align: right; }
 .figures .picked { font-weight: 650; }
-caption { text-align: left; font-weight: 650; padding: .5rem 0 .3rem; }
+caption { text-align: left; font-weight: 650; padding: .5rem 0 .3rem; white-space: nowrap; }
 th { font-weight: 600; color: var(--quiet); }
 .map th { padding: .15rem .5rem; text-align: right; white-space: nowrap; }
 .map thead th { text-align: center; }
