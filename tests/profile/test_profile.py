@@ -13,8 +13,10 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile import (
     Entry,
     Key,
+    Picker,
     Point,
     Profile,
+    Rejected,
     Timing,
     Versions,
     measured_order,
@@ -300,3 +302,43 @@ def test_an_entry_may_leave_out_the_value_width() -> None:
     order = measured_order(written, LAYER, ["B1", "B2"])
     assert order is not None
     assert order.names == ("B2", "B1")
+
+
+def failing(*rows: tuple[dict[str, float], str]) -> Profile:
+    """A profile whose points time some backends, and at which others gave wrong results."""
+    made = tuple(
+        Point(
+            phase="decode",
+            batch=batch,
+            context=1024,
+            timings=tuple(Timing(backend=name, median_us=us) for name, us in times.items()),
+            rejected=tuple(Rejected(backend=name, why="wrong") for name in wrong),
+        )
+        for batch, (times, wrong) in enumerate(rows, start=1)
+    )
+    return Profile(name="p", key=KEY, entries=(Entry(shape=shape_of(LAYER), points=made),))
+
+
+def test_a_backend_that_failed_at_most_points_goes_behind_the_timed_ones() -> None:
+    """Though it stands first by default, and was the fastest where it ran."""
+    timed = failing(({"B": 9.0}, "A"), ({"B": 9.0, "A": 1.0}, ""), ({"B": 9.0}, "A"))
+    order = measured_order(timed, LAYER, ["A", "B", "U"])
+    assert order is not None
+    assert order.names == ("B", "A", "U")
+    assert order.because == {"A": "it was out of the running at 2 of 3 points"}
+
+
+def test_a_backend_that_was_timed_at_few_points_is_not_judged_as_a_whole() -> None:
+    """One lucky point among many does not reorder; the others are compared where all were timed."""
+    points = [({"A": 5.0, "B": 4.0}, "")] * 4 + [({"A": 5.0, "B": 4.0, "C": 1.0}, "")]
+    order = measured_order(failing(*points), LAYER, ["A", "B", "C"])
+    assert order is not None
+    assert order.names == ("B", "A", "C")
+
+
+def test_at_a_point_where_the_first_failed_another_is_picked() -> None:
+    """And where it ran, or nobody looked at it, it keeps its place."""
+    timed = failing(({"B": 9.0}, "A"), ({"B": 9.0, "A": 1.0}, "A"), ({"B": 9.0}, ""))
+    table = Picker(timed).table(shape_of(LAYER), ["A", "B"])
+    assert [pick.backend for pick in table.points] == ["B", "A", "A"]
+    assert table.points[0].because.startswith("the only one timed")
