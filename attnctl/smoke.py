@@ -78,7 +78,8 @@ def read_place(text: str, machine: Machine) -> Place:
 class Plan(msgspec.Struct, frozen=True):
     """What one backend is tried on: runnable cases, and those that its rules refuse.
 
-    most_spills_bytes: what a thread may spill, where the cases are compiled.
+    Where the cases are compiled, most_spills_bytes: what a thread may spill; every_knob: with each
+    setting that tune would try, too.
     """
 
     backend: str
@@ -87,6 +88,7 @@ class Plan(msgspec.Struct, frozen=True):
     runnable: tuple[str, ...]
     refused: tuple[Trial, ...]
     most_spills_bytes: int | None = None
+    every_knob: bool = False
 
 
 def plan(

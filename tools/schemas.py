@@ -14,6 +14,7 @@ from attnctl.profile.listing import Layers, Listing
 from attnctl.profile.rederive import Verification
 from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
+from attnctl.trials import SmokeReport
 from attnctl.schema import json_schema
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
@@ -29,6 +30,7 @@ TYPES = {
     "profile-verify": Verification,
     "select": SelectReport,
     "select-sweep": Sweep,
+    "smoke": SmokeReport,
     "tape": Tape,
 }
 

@@ -34,6 +34,7 @@ COMPILE = ("smoke", "--compile-for", "sm_90")
         ((*ON, "--timeout", "0"), "--timeout 0: must be more than 0"),
         ((*ON, "--baseline", "old.json"), "--baseline needs --compile-for"),
         ((*ON, "--spills", "9"), "--spills needs --compile-for"),
+        ((*ON, "--every-knob"), "--every-knob needs --compile-for"),
         (("smoke", "--compile-for", "sm_9"), "no such target. Did you mean sm_90?"),
         ((*COMPILE, "--device", "cpu"), "--device does not go with --compile-for"),
         ((*COMPILE, "--determinism"), "--determinism does not go with --compile-for"),
