@@ -14,7 +14,6 @@ from attnctl.registry import Backend, Registry
 from attnctl.smoke import (
     Plan,
     plan,
-    read_place,
     refuse_untaken,
     report,
     run_plan,
@@ -23,6 +22,7 @@ from attnctl.smoke import (
     thinned,
     with_imports,
 )
+from attnctl.smoke_place import read_place
 from attnctl.trials import Ready, SmokeReport, Trial
 
 LONGEST_CASE_S = 86_400.0

@@ -14,8 +14,8 @@ from attnctl.profile.listing import Layers, Listing
 from attnctl.profile.rederive import Verification
 from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
-from attnctl.trials import SmokeReport
 from attnctl.schema import json_schema
+from attnctl.trials import SmokeReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
