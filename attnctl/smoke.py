@@ -18,17 +18,14 @@ from attnctl.ops.case import Case
 from attnctl.ops.catalog import OPERATIONS, case_of, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
-from attnctl.requirements.devices import NAMES
 from attnctl.requirements.rule import Rule
 from attnctl.run import importable, try_cases
 from attnctl.select import DEFAULT_BLOCK, subject_of
+from attnctl.smoke_place import Place
 from attnctl.trials import BackendTrials, Level, SmokeReport, Trial
 
 # what the interpreter needs of the machine, whatever its devices are
 INTERPRETER = (package("torch"), package("triton"))
-
-# torch calls the devices of ROCm cuda too
-DEVICES = {"cuda": ("cuda", "rocm"), "xpu": ("xpu",)}
 
 
 def _masked_values(subject: Subject) -> Finding:
@@ -46,39 +43,11 @@ NO_KERNELS = Rule(
 )
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where kernels run: the worker's device, what a run there proves, which GPU of the machine."""
-
-    device: str
-    level: Level = "device"
-    index: int = 0
-
-
-def read_place(text: str, machine: Machine) -> Place:
-    """The place that a user names: cpu, interpret, cuda, cuda:1, xpu.
-
-    InputError: no such device, or the machine has none.
-    """
-    kind, colon, number = text.strip().lower().partition(":")
-    if kind in ("cpu", "interpret") and not colon:
-        return Place(kind, "interpret" if kind == "interpret" else "device")
-    if kind not in DEVICES or (colon and not number.isdecimal()):
-        known = "cpu, interpret, cuda, cuda:N or xpu"
-        raise InputError(f"--device {text}: no such device; it is one of {known}")
-    if machine.platform not in DEVICES[kind]:
-        found = NAMES[machine.platform]
-        raise InputError(f"--device {text}: the device of this machine is {found}")
-    count = len(machine.gpus)
-    if int(number or 0) >= count:
-        have = "only device 0" if count == 1 else f"devices 0 to {count - 1}"
-        raise InputError(f"--device {text}: this machine has {have}")
-    return Place(f"{kind}:{int(number)}" if colon else kind, "device", int(number or 0))
-
-
 class Plan(msgspec.Struct, frozen=True):
     """What one backend is tried on: runnable cases, and those that its rules refuse.
 
-    most_spills_bytes: what a thread may spill, where the cases are compiled.
+    Where the cases are compiled, most_spills_bytes: what a thread may spill; every_knob: with each
+    setting that tune would try, too.
     """
 
     backend: str
@@ -87,6 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     runnable: tuple[str, ...]
     refused: tuple[Trial, ...]
     most_spills_bytes: int | None = None
+    every_knob: bool = False
 
 
 def plan(

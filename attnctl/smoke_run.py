@@ -14,7 +14,6 @@ from attnctl.registry import Backend, Registry
 from attnctl.smoke import (
     Plan,
     plan,
-    read_place,
     refuse_untaken,
     report,
     run_plan,
@@ -23,12 +22,13 @@ from attnctl.smoke import (
     thinned,
     with_imports,
 )
+from attnctl.smoke_place import read_place
 from attnctl.trials import Ready, SmokeReport, Trial
 
 LONGEST_CASE_S = 86_400.0
 """A day: the system's timers take no number much larger."""
 
-CASE_S, COMPILE_S = 60.0, 300.0
+CASE_S, COMPILE_S, EVERY_KNOB_S = 60.0, 300.0, 7200.0
 """Limits of one case where the user names none; a compiler's worst passes take a minute."""
 
 
@@ -48,6 +48,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     targets: str | None = None
     baseline: str | None = None
     most_spills_bytes: int | None = None
+    every_knob: bool = False
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +82,7 @@ def _refuse_mixed(request: Request) -> None:
     for option, given, wants in (
         ("--baseline", request.baseline is not None, True),
         ("--spills", request.most_spills_bytes is not None, True),
+        ("--every-knob", request.every_knob, True),
         ("--device", request.device is not None, False),
         ("--determinism", request.twice, False),
     ):
@@ -127,6 +129,8 @@ def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepa
         for backend in backends
         for cases in [declared(backend, request.quick) if asked is None else asked]
     ]
+    if request.every_knob:
+        plans = [msgspec.structs.replace(one, every_knob=True) for one in plans]
     if asked is None and not any(one.runnable or one.refused for one in plans):
         raise InputError("smoke: none of these backends has a kernel of ours to compile")
     return Prepared(request=request, plans=tuple(plans), baseline=earlier)
@@ -159,7 +163,7 @@ def _trials(prepared: Prepared, said: list[Ready]) -> Iterator[tuple[int, Trial]
         return
     from attnctl.compiling.run import run_plans
 
-    timeout_s = request.timeout_s or COMPILE_S
+    timeout_s = request.timeout_s or (EVERY_KNOB_S if request.every_knob else COMPILE_S)
     yield from run_plans(prepared.plans, timeout_s, _children(), said.append)
 
 

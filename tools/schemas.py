@@ -15,6 +15,7 @@ from attnctl.profile.rederive import Verification
 from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
 from attnctl.schema import json_schema
+from attnctl.trials import SmokeReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
@@ -29,6 +30,7 @@ TYPES = {
     "profile-verify": Verification,
     "select": SelectReport,
     "select-sweep": Sweep,
+    "smoke": SmokeReport,
     "tape": Tape,
 }
 

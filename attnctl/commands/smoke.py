@@ -82,6 +82,9 @@ def command(
         int | None,
         typer.Option(metavar="BYTES", help="What a thread may spill when compiled: 512."),
     ] = None,
+    every_knob: Annotated[
+        bool, typer.Option("--every-knob", help="Compile each setting that tune would try, too.")
+    ] = False,
     junit: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the results as JUnit XML too; - is stdout."),
@@ -108,6 +111,7 @@ def command(
         targets=compile_for,
         baseline=baseline,
         most_spills_bytes=spills,
+        every_knob=every_knob,
     )
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from attnctl.kernels.triton.launch import Launch
     from attnctl.machine import Machine
     from attnctl.ops.case import Case
+    from attnctl.tune.settings import Setting
 
 
 def case_launches(runtime: Any, case: Case, machine: Machine) -> list[Launch]:
@@ -25,6 +26,29 @@ def case_launches(runtime: Any, case: Case, machine: Machine) -> list[Launch]:
     with standing_on(device), recording() as launches:
         call(runtime, case)
     return launches
+
+
+def settings_for(runtime: Any, case: Case, machine: Machine) -> tuple[Setting, ...]:
+    """Every setting of the runtime that tune would try on the case's batch, the default first."""
+    from attnctl.ops.catalog import layer_for
+    from attnctl.tune.settings import Limits, Work, settings_of
+
+    queries, contexts = (
+        [int(part) for part in str(case.params.get(name, "1")).split("+") if part]
+        for name in ("queries", "contexts")
+    )
+    query, gpu = max(queries, default=1), gpu_of(machine)
+    work = Work(
+        layer=layer_for(case),
+        phase="prefill" if query > 1 else "decode",
+        batch=len(queries),
+        context=max(contexts, default=query),
+        query=query,
+        page=case.count("page") if "page" in case.params else 0,
+    )
+    shared = gpu.shared_memory_bytes or 0
+    limits = Limits(arch=gpu.arch or "", units=gpu.unit_count or 1, shared_memory_bytes=shared)
+    return settings_of(runtime, work, limits)
 
 
 @contextmanager

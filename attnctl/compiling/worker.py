@@ -1,7 +1,7 @@
 """The child process of cross-compilation: the only part of it that imports torch and triton.
 
-Reads lines of backend, target, bytes that a thread may spill, and case, and answers as
-attnctl.worker does.
+Reads lines of backend, target, bytes that a thread may spill, "shipped" or "every" for the knobs,
+and case, and answers as attnctl.worker does.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ def _serve(answers: IO[bytes]) -> None:
     versions = {"torch": str(torch.__version__), "triton": str(triton.__version__)}
     say(answers, Ready(ok=True, **versions))
     for line in sys.stdin:
-        backend, target, most, text = line.strip().split(" ", 3)
+        backend, target, most, knobs, text = line.strip().split(" ", 4)
         compilers.setdefault(target, Compiler(stand_in(target, known)))
         start = time.perf_counter()
         trial = _tried(compilers[target], backend, text, int(most))
+        if knobs == "every" and trial.status == "pass":
+            trial = _with_every_knob(compilers[target], backend, trial)
         say(answers, msgspec.structs.replace(trial, seconds=time.perf_counter() - start))
 
 
@@ -65,6 +67,35 @@ def _tried(compiler: Any, backend: str, text: str, most_spills_bytes: int) -> Tr
         faults = ["launches no Triton kernel, so that nothing was compiled"]
     status = "wrong" if faults else "pass"
     return Trial(text, status, detail="; ".join(faults), launches=tuple(done))  # type: ignore[arg-type]
+
+
+def _with_every_knob(compiler: Any, backend: str, trial: Trial) -> Trial:
+    """The trial with the launches of each setting that tune would try on the target.
+
+    One that spills is merely slow, and tune leaves it; one that does not load is bad.
+    """
+    from attnctl.compiling.record import case_launches, settings_for
+    from attnctl.ops.case import split_case
+    from attnctl.ops.catalog import case_of
+    from attnctl.runtime import open_backend
+    from attnctl.tune.settings import tuned
+
+    runtime, case = open_backend(backend), case_of(*split_case(trial.case))
+    done, faults = dict.fromkeys(trial.launches), []
+    for setting in settings_for(runtime, case, compiler.machine)[1:]:
+        try:
+            changed = tuned(runtime, setting.knobs, setting.kernel)
+            launches = case_launches(changed, case, compiler.machine)
+            found = [compiler.compile(launch) for launch in launches]
+        except Exception as error:  # one setting's error is one fault of the case
+            faults.append(f"{setting}: {_sentence(error)}")
+            continue
+        done |= dict.fromkeys(found)
+        most = max((one.spills_bytes for one in found), default=0)
+        faults += [f"{setting}: {one.kernel}: {x}" for one in found for x in one.faults(most)]
+    status = "wrong" if faults else "pass"
+    changes = {"status": status, "detail": "; ".join(faults), "launches": tuple(done)}
+    return msgspec.structs.replace(trial, **changes)
 
 
 def _sentence(error: BaseException) -> str:

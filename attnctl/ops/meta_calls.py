@@ -1,7 +1,7 @@
 """Each operation called once as a user's program would, on tensors without memory.
 
-What is on the host in a real call (lengths, starts) keeps its numbers, so that code that reads them
-there runs; everything else is on the meta device, so that only shapes, dtypes and strides count.
+Only shapes, dtypes and strides count, but for the lengths of a batch: code that asks the device for
+them gets their numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,21 @@ from attnctl.ops.case import Case
 def call(runtime: Any, case: Case) -> None:
     """Writes the cache where there is one, then runs the case's own call."""
     _CALLS[case.op](runtime, case)
+
+
+class Known(torch.Tensor):  # type: ignore[misc]
+    """A tensor without memory, of which the numbers are known."""
+
+    numbers: Any = None
+
+    def tolist(self) -> Any:
+        return self.numbers
+
+
+def _known(tensor: Tensor) -> Tensor:
+    made = _meta(tensor).as_subclass(Known)
+    made.numbers = tensor.tolist()
+    return made
 
 
 def _meta(tensor: Tensor) -> Tensor:
@@ -41,8 +56,8 @@ def _without_memory(value: Any) -> Any:
 def _metadata(runtime: Any, batch: Any, longest: tuple[int, int]) -> Any:
     new = batch.slots[batch.new]
     return runtime.build_metadata(
-        batch.query_start_loc,
-        batch.seq_lens,
+        _known(batch.query_start_loc),
+        _known(batch.seq_lens),
         _meta(batch.block_table),
         _meta(new),
         max_query_len=longest[0],
@@ -134,8 +149,8 @@ def _indexer(runtime: Any, case: Case) -> None:
     cache = torch.empty(shape, dtype=torch.uint8, device="meta")
     longest = _longest(case)
     metadata = runtime.build_metadata(
-        batch.query_start_loc,
-        batch.seq_lens,
+        _known(batch.query_start_loc),
+        _known(batch.seq_lens),
         _meta(batch.block_table),
         _meta(batch.slots),
         max_query_len=longest[0],

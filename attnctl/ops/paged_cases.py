@@ -101,6 +101,14 @@ PHASES = {
     "speculative": {"queries": "4+3+1", "contexts": "40+3+65"},
 }
 
+MIMO: dict[str, int | float | str | bool] = {
+    "head_size": 192,
+    "head_size_v": 128,
+    "heads": 4,
+    "kv_heads": 1,
+}
+"""MiMo-V2's widths."""
+
 FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
     {},
     {"window": 7},
@@ -111,7 +119,8 @@ FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
     {"ranges": True},
     {"window": 9, "sinks": True, "head_size": 64, "heads": 16, "kv_heads": 2},  # gpt-oss
     {"window": 5, "softcap": 50.0, "head_size": 256},  # Gemma 2
-    {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1},  # MiMo V2
+    MIMO,
+    {**MIMO, "window": 9, "sinks": True},
 )
 
 # query heads over KV heads, head size: Qwen2.5-7B, falcon-7b, phi-2, Phi-3, zamba2, GPT-2 ...
@@ -131,9 +140,29 @@ SHAPES = (
 )
 
 
+def _unequal() -> list[Case]:
+    """K and V of other widths, V the wider one too; caches and layouts of such."""
+    widths = [
+        case(head_size=size, head_size_v=size_v, **PHASES[phase])
+        for size, size_v in ((80, 48), (64, 128), (40, 72))
+        for phase in ("chunked", "decode")
+    ]
+    stored = [
+        case(**MIMO, **change, **PHASES[phase])
+        for change in (
+            {"dtype": "bfloat16", "kv_cache_dtype": "fp8_e4m3"},
+            {"layout": "HND"},
+            {"fused_qkv": True, "padding": 2},
+            {"page": 64},
+        )
+        for phase in ("prefill", "decode")
+    ]
+    return [*widths, *stored]
+
+
 def cases(op: str = OP) -> tuple[Case, ...]:
     """Every case once, in a fixed order: both names of the operation share one list."""
-    every = (*_features(), *_shapes(), *_edges(), *_storage())
+    every = (*_features(), *_shapes(), *_edges(), *_storage(), *_unequal())
     return tuple({one.text: one for one in every}.values())
 
 

@@ -84,7 +84,10 @@ def test_every_bundled_backend_with_triton_kernels_declares_what_is_compiled() -
     """A new one shows here: those without are of a processor, or torch writes their kernels."""
     bundled = {backend.name for backend in REGISTRY.backends if backend.kernel == "bundled"}
     without = bundled - {backend.name for backend in COMPILED}
-    assert without == {"CPU_ATTN", "CPU_MLA", "CPU_MLA_SPARSE", "FLEX_ATTENTION"}
+    # upstream Triton has no compiler for Intel's devices
+    assert without - {"XPU_MLA_SPARSE"} == {
+        *("CPU_ATTN", "CPU_MLA", "CPU_MLA_SPARSE", "FLEX_ATTENTION")
+    }
 
 
 def test_a_quick_compilation_keeps_a_part_of_each_backends_cases() -> None:

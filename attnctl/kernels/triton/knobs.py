@@ -22,7 +22,7 @@ def flat(knobs: Knobs) -> dict[str, int | bool]:
         value = getattr(knobs, name)
         if isinstance(value, Tiles):
             found |= {f"{name}.{field}": getattr(value, field) for field in value.__struct_fields__}
-        else:
+        elif value is not None:  # unset, another knob's value holds there
             found[name] = value
     return found
 
