@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attnctl.kernels.latent_cache import LatentCache
+from attnctl.kernels.latent_dense import DenseLatent
 from attnctl.kernels.latent_sparse import SparseLatent
 from attnctl.kernels.latent_tokens import name_slots, settle
 from attnctl.ops.indexer import Indexing
@@ -25,7 +25,7 @@ Load = Callable[[str], Any]
 State = tuple[Tensor, Tensor | None]
 
 
-class DenseAdapter(LatentCache, ABC):
+class DenseAdapter(DenseLatent, ABC):
     """MlaRuntime on a library. load: import_module, or what stands for it."""
 
     bundled = "attnctl.backends.triton_mla.kernel"
@@ -53,30 +53,22 @@ class DenseAdapter(LatentCache, ABC):
         Rows of no sequence may hold anything.
         """
 
-    def forward(
+    def _absorbed(
         self,
         query: Tensor,
         cache: Tensor,
         metadata: Metadata,
         params: Latent,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-    ) -> Tensor:
-        """[T, H, L] from [T, H, L + R]. InputError where the tensors do not fit together."""
-        checked = self._checked(metadata)
-        self._check_call(query, cache, checked, params, out, lse)
-        self._check_places(checked, cache)
-        tokens, heads, _ = query.shape
-        if out is None:
-            out = query.new_empty(tokens, heads, params.kv_lora_rank)
-        if not tokens or not checked.seq_lens.shape[0] or not checked.max_query_len:
-            return out
-        if not self._takes(query, cache, checked, params, lse is not None):
-            self._other.forward(query, cache, checked, params, out, lse)
-            return out
-        found, top = self._library(query, cache, checked, unscaled(params), lse is not None)
-        settle(found, top, out, lse, checked.query_start_loc, None, params.kv_scale)
-        return out
+        out: Tensor,
+        lse: Tensor | None,
+    ) -> None:
+        if not metadata.max_query_len:
+            return
+        if not self._takes(query, cache, metadata, params, lse is not None):
+            self._other.forward(query, cache, metadata, params, out, lse)
+            return
+        found, top = self._library(query, cache, metadata, unscaled(params), lse is not None)
+        settle(found, top, out, lse, metadata.query_start_loc, None, params.kv_scale)
 
     def prefill(self, *call: Any, **more: Any) -> Tensor:
         """The uncompressed form, as attnctl.latent_runtime.MlaRuntime has it."""

@@ -13,6 +13,7 @@ from attnctl.backends.rocm_aiter_mla_sparse.kernel import AiterMlaSparse
 from attnctl.backends.xpu_mla_sparse.kernel import XpuMlaSparse
 from attnctl.exits import InputError
 from attnctl.kernels.row_lists import packed_first, picked_lists
+from attnctl.ops.mla import Latent
 from attnctl.ops.mla_sparse_cases import case
 from attnctl.ops.mla_sparse_trial import try_case
 from attnctl.runtime import open_backend
@@ -113,6 +114,28 @@ def test_what_a_library_does_not_compute_the_bundled_kernel_does(
     """Other dtypes, widths and more heads, over the same cache."""
     make, modules = LIBRARIES[name]
     assert wrong(make(libraries(modules)), "holes", **changes) == {}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_call_without_tensors_for_the_result_gives_the_same(name: str) -> None:
+    """No log-sum-exp is asked of the library then; a list without slots gives 0."""
+    make, modules = LIBRARIES[name]
+    runtime = make(libraries(modules))
+    generator = torch.Generator().manual_seed(3)
+    query = torch.randn(2, 3, 576, generator=generator).bfloat16()
+    cache = torch.randn(2, 64, 576, generator=generator).bfloat16()
+    slots = torch.tensor([[3, 127, -1, 500], [-1, -1, 128, -9]], dtype=torch.int32)
+    one = torch.ones(2, dtype=torch.int32)
+    metadata = runtime.build_metadata(
+        torch.arange(3), one, one[:, None], one.long(), max_query_len=1, max_seq_len=1
+    )
+    params = Latent(scale=0.05, kv_lora_rank=512)
+    out, lse = torch.empty(2, 3, 512).bfloat16(), torch.empty(2, 3)
+    runtime.forward(query, cache, metadata, slots, params, out, lse)
+    assert torch.equal(runtime.forward(query, cache, metadata, slots, params), out)
+    assert bool(out[0].any())
+    assert not out[1].any()
+    assert bool((lse[1] == -torch.inf).all())
 
 
 @pytest.mark.parametrize("name", ["ROCM_AITER_MLA_SPARSE", "XPU_MLA_SPARSE"])
