@@ -15,7 +15,6 @@ import triton.language as tl
 from attnctl.kernels.triton.gdn_prepare import inverse
 from attnctl.kernels.triton.state_rows import chunk_of_row, softplus
 
-
 TIGHT = tl.constexpr(16)
 
 
