@@ -16,6 +16,7 @@ from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
+from attnctl.tune.settings import BLOCK_SIZE, Limits, Setting, Work, refuse_kernel
 
 Shape = tuple[int, ...]
 
@@ -58,16 +59,17 @@ class StateAttention:
         """The rival kernels whose package is installed here."""
         return importable(self._rivals)
 
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """The bundled kernels, and every rival that is installed here."""
+        return (Setting(), *(Setting(kernel=name) for name in self.rivals()))
+
     def with_knobs(
         self, knobs: Mapping[str, Any], kernel: str = "", load: Load | None = None
     ) -> StateAttention:
         """This runtime on a rival kernel. InputError: it has no such kernel, or no such knob."""
-        if knobs:
-            raise InputError(f"{self._name}: no knob {next(iter(knobs))!r}; it has none")
-        if kernel and kernel not in self._rivals:
-            raise InputError(
-                f"{self._name}: no kernel {kernel!r}; its rivals are {', '.join(self._rivals)}"
-            )
+        for knob in set(knobs) - {BLOCK_SIZE}:
+            raise InputError(f"{self._name}: no knob {knob!r}; it has none")
+        refuse_kernel(self._name, kernel, self._rivals)
         return type(self)(
             self._name, self._op, self._kinds, self._shapes, self._rivals, kernel=kernel,
             load=load or self._load,

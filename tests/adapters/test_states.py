@@ -140,6 +140,8 @@ def test_a_kernel_that_a_backend_has_not_is_refused_with_those_it_has() -> None:
         open_backend("CPU_ATTN", kernel="fla")
     with pytest.raises(InputError, match="no knob 'tile'"):
         open_backend("GDN_ATTN").with_knobs({"tile": 3})
+    with pytest.raises(InputError, match="no kernel 'fa3'; its kernels are fla"):
+        open_backend("LINEAR_ATTN").with_knobs({}, "fa3")
 
 
 def test_declared_rivals_are_those_that_the_runtimes_have() -> None:

@@ -18,10 +18,10 @@ from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     softplus,
@@ -88,20 +88,21 @@ def gdn_kernel(
     real_d = d < D
     real_v = v < DV
     tile = real_v[:, None] & real_d[None, :]
-    inside = head * DV * D + v[:, None] * D + d[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (DV * D)
+    inside = v[:, None] * D + d[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
 
     rate = 0.0
     bias = 0.0
     if A_LOG is not None:
-        rate = -tl.exp(tl.load(A_LOG + head))
+        rate = -tl.exp(tl.load(A_LOG + head).to(tl.float32))
         if BIAS is not None:
             if CHANNEL:
-                bias = tl.load(BIAS + head * D + d, mask=real_d, other=0.0)
+                bias = tl.load(BIAS + head * D + d, mask=real_d, other=0.0).to(tl.float32)
             else:
-                bias = tl.load(BIAS + head)
+                bias = tl.load(BIAS + head).to(tl.float32)
 
     q_at = Q + first * stride_qt + head // GROUP * stride_qh + d
     k_at = K + first * stride_kt + head // GROUP * stride_kh + d
@@ -136,7 +137,7 @@ def gdn_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -147,7 +148,7 @@ def gdn_kernel(
         beta_at += stride_bt
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
@@ -172,7 +173,7 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     rows = tile_rows(width_v, block, 8, TILE)
     parts = triton.cdiv(width_v, rows)
     gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        q, k, v, g, beta, out, state, number(inputs.a_log), number(inputs.dt_bias),
+        q, k, v, g, beta, out, state, constant(inputs.a_log), constant(inputs.dt_bias),
         *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), out.stride(0), out.stride(1),

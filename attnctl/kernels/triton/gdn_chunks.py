@@ -17,9 +17,9 @@ from attnctl.kernels.triton.gdn_prepare import prepare_kernel
 from attnctl.kernels.triton.kda_prepare import prepare_channels_kernel, totals_kernel
 from attnctl.kernels.triton.state_rows import (
     chunk_slot,
+    constant,
     interpreting,
     keeps_all,
-    number,
     read_row,
     row_arguments,
 )
@@ -83,8 +83,9 @@ def walk_kernel(
     real_d = d < D
     real_v = v < DV
     tile = real_v[:, None] & real_d[None, :]
-    inside = head * DV * D + v[:, None] * D + d[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0)
+    pool = STATE + head * (DV * D)
+    inside = v[:, None] * D + d[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0)
     state = state.to(tl.float32)
     at = chunk_slot(first, row, CHUNK) * HEADS + head
     # scalar pointers that move, and places in a chunk that do not: few registers
@@ -132,7 +133,7 @@ def walk_kernel(
         k_at += CHUNK * stride_kt
         out_at += CHUNK * stride_ot
         at += HEADS
-    tl.store(STATE + slot * stride_state + inside, state.to(STATE.dtype.element_ty), mask=tile)
+    tl.store(pool + slot * stride_state + inside, state.to(STATE.dtype.element_ty), mask=tile)
 
 
 def worth_it(inputs: Gdn, metadata: StateMetadata) -> bool:
@@ -143,7 +144,8 @@ def worth_it(inputs: Gdn, metadata: StateMetadata) -> bool:
 
 
 KNOBS: dict[str, Any] = {
-    "rows": 64, "warps": 4, "stages": 2, "prepare_warps": 4, "channels_warps": 8,
+    "rows": 32, "warps": 4, "stages": 3, "prepare_warps": 4, "prepare_registers": 0,
+    "channels_warps": 8,
 }  # fmt: skip
 
 
@@ -203,10 +205,12 @@ def _prepare(
     parts = [size, size, size // CHUNK]
     factors = torch.empty(sum(parts), dtype=torch.float32, device=q.device).split(parts)
     prepare_kernel[grid](
-        q, k, v, g, beta, *scratch, *factors, number(inputs.a_log), number(inputs.dt_bias), *where,
+        q, k, v, g, beta, *scratch, *factors, constant(inputs.a_log), constant(inputs.dt_bias),
+        *where,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
         L2NORM=inputs.l2norm, **constants, num_warps=knobs["prepare_warps"], num_stages=1,
+        **({"maxnreg": knobs["prepare_registers"]} if knobs["prepare_registers"] else {}),
     )  # fmt: skip
     return q, k, *scratch, *factors
 
@@ -228,8 +232,8 @@ def _prepare_channels(
     total, whole = torch.empty(sum(parts), dtype=torch.float32, device=q.device).split(parts)
     shape = {name: constants[name] for name in ("HEADS", "D", "D_BLOCK", "CHUNK")}
     totals_kernel[grid](
-        g, total, number(inputs.a_log), number(inputs.dt_bias), *where, g.stride(0), g.stride(1),
-        **shape, num_warps=4, num_stages=1,
+        g, total, constant(inputs.a_log), constant(inputs.dt_bias), *where,
+        g.stride(0), g.stride(1), **shape, num_warps=4, num_stages=1,
     )  # fmt: skip
     prepare_channels_kernel[grid](
         q, k, v, beta, total, *scratch, query, kept, whole, *where,

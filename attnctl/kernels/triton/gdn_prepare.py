@@ -107,8 +107,8 @@ def prepare_kernel(
     gate = tl.load(G + t * stride_gt + head * stride_gh, mask=real, other=0.0).to(tl.float32)
     if A_LOG is not None:
         if BIAS is not None:
-            gate += tl.load(BIAS + head)
-        gate = tl.where(real, -tl.exp(tl.load(A_LOG + head)) * softplus(gate), 0.0)
+            gate += tl.load(BIAS + head).to(tl.float32)
+        gate = tl.where(real, -tl.exp(tl.load(A_LOG + head).to(tl.float32)) * softplus(gate), 0.0)
     beta = tl.load(BETA + t * stride_bt + head * stride_bh, mask=real, other=0.0).to(tl.float32)
     total = tl.cumsum(gate, 0)
     whole = tl.sum(gate, 0)
@@ -118,42 +118,41 @@ def prepare_kernel(
     columns = real_d[:, None] & real[None, :]
     k = tl.load(key_at + t[:, None] * stride_kt + d[None, :], mask=rows, other=0.0)
     kt = tl.load(key_at + t[None, :] * stride_kt + d[:, None], mask=columns, other=0.0)
-    q_at = Q + head // GROUP * stride_qh + t[None, :] * stride_qt + d[:, None]
-    qt = tl.load(q_at, mask=columns, other=0.0)
     if FULL:
         k = k.to(tl.float32)
         kt = kt.to(tl.float32)
-        qt = qt.to(tl.float32)
     kind: tl.constexpr = k.dtype
     k_norm = tl.full([CHUNK], 1.0, tl.float32)
-    q_norm = tl.full([CHUNK], scale, tl.float32)
     if L2NORM:
         wide = kt.to(tl.float32)
         k_norm = 1.0 / tl.sqrt(tl.sum(wide * wide, 0) + epsilon)
-        wide = qt.to(tl.float32)
-        q_norm = scale / tl.sqrt(tl.sum(wide * wide, 0) + epsilon)
-
     j = i[:, None]
     forward = i[None, :] >= j
     decay = tl.exp(tl.where(forward, total[None, :] - total[:, None], -float("inf")))
     decay = decay * k_norm[:, None]
-    weights = tl.dot(k, qt) * decay * q_norm[None, :]
+    overlap = tl.dot(k, kt) * decay * (k_norm * beta)[None, :]
+    q_at = Q + head // GROUP * stride_qh + t[None, :] * stride_qt + d[:, None]
+    qt = tl.load(q_at, mask=columns, other=0.0)
+    q_norm = tl.full([CHUNK], scale, tl.float32)
+    if L2NORM:
+        wide = qt.to(tl.float32)
+        q_norm = scale / tl.sqrt(tl.sum(wide * wide, 0) + epsilon)
+    weights = tl.dot(k, qt.to(kind)) * decay * q_norm[None, :]
     weights_at = WEIGHTS + at * (CHUNK * CHUNK) + j * CHUNK + i[None, :]
     tl.store(weights_at, weights.to(WEIGHTS.dtype.element_ty))
-    overlap = tl.dot(k, kt) * decay * (k_norm * beta)[None, :]
-    solved = inverse(tl.where(i[None, :] > j, overlap, 0.0), CHUNK, FULL)
-
-    v = tl.arange(0, DV_BLOCK)
-    v_at = V + head * stride_vh + t[None, :] * stride_vt + v[:, None]
-    vt = tl.load(v_at, mask=(v < DV)[:, None] & real[None, :], other=0.0)
-    if FULL:
-        vt = vt.to(tl.float32)
-    values = tl.dot(vt, (solved * beta[:, None]).to(kind))
-    to_values = TO_VALUES + at * (DV_BLOCK * CHUNK) + v[:, None] * CHUNK + i[None, :]
-    tl.store(to_values, values.to(TO_VALUES.dtype.element_ty))
-    keys = tl.dot(kt, (solved * (-beta * k_norm * tl.exp(total))[:, None]).to(kind))
-    to_keys = TO_KEYS + at * (D_BLOCK * CHUNK) + d[:, None] * CHUNK + i[None, :]
-    tl.store(to_keys, keys.to(TO_KEYS.dtype.element_ty))
     tl.store(GAIN + at * CHUNK + i, q_norm * tl.exp(total))
     tl.store(LEFT + at * CHUNK + i, k_norm * tl.exp(whole - total))
     tl.store(WHOLE + at, tl.exp(whole))
+    solved = inverse(tl.where(i[None, :] > j, overlap, 0.0), CHUNK, FULL)
+
+    # read anew, from the cache: held through the inversion they would fill the registers
+    kt = tl.load(key_at + t[None, :] * stride_kt + d[:, None], mask=columns, other=0.0).to(kind)
+    keys = tl.dot(kt, (solved * (-beta * k_norm * tl.exp(total))[:, None]).to(kind))
+    to_keys = TO_KEYS + at * (D_BLOCK * CHUNK) + d[:, None] * CHUNK + i[None, :]
+    tl.store(to_keys, keys.to(TO_KEYS.dtype.element_ty))
+    v = tl.arange(0, DV_BLOCK)
+    v_at = V + head * stride_vh + t[None, :] * stride_vt + v[:, None]
+    vt = tl.load(v_at, mask=(v < DV)[:, None] & real[None, :], other=0.0).to(kind)
+    values = tl.dot(vt, (solved * beta[:, None]).to(kind))
+    to_values = TO_VALUES + at * (DV_BLOCK * CHUNK) + v[:, None] * CHUNK + i[None, :]
+    tl.store(to_values, values.to(TO_VALUES.dtype.element_ty))

@@ -3,7 +3,8 @@
 A pair of tokens i > j counts with exp(total_i - total_j) in each channel. Split at a token r
 between them it is exp(total_i - total_r) exp(total_r - total_j), both at most 1 however strong the
 gates are, so that one product serves all pairs that r separates: r is the middle of each block of
-2, 4, 8, ... tokens, and each pair has exactly one. Queries and keys for the walk are decayed.
+2, 4, 8, ... tokens, and each pair has exactly one. Blocks whose gates are weak enough are one
+product whatever the order. Queries and keys for the walk carry their decays.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import triton.language as tl
 
 from attnctl.kernels.triton.gdn_prepare import inverse
 from attnctl.kernels.triton.state_rows import chunk_of_row, softplus
+
+TIGHT = tl.constexpr(16)
 
 
 @triton.jit
@@ -45,8 +48,9 @@ def totals_kernel(
     gate = tl.load(g_at, mask=real, other=0.0).to(tl.float32)
     if A_LOG is not None:
         if BIAS is not None:
-            gate += tl.load(BIAS + head * D + d, mask=d < D, other=0.0)[None, :]
-        gate = tl.where(real, -tl.exp(tl.load(A_LOG + head)) * softplus(gate), 0.0)
+            bias = tl.load(BIAS + head * D + d, mask=d < D, other=0.0)
+            gate += bias.to(tl.float32)[None, :]
+        gate = tl.where(real, -tl.exp(tl.load(A_LOG + head).to(tl.float32)) * softplus(gate), 0.0)
     total_at = TOTAL + at * (CHUNK * D_BLOCK) + i[:, None] * D_BLOCK + d[None, :]
     tl.store(total_at, tl.cumsum(gate, 0))
 
@@ -120,25 +124,36 @@ def prepare_channels_kernel(
     weights = tl.where(j == i[None, :], tl.sum(qt * kt, 0)[None, :], 0.0)
     overlap = tl.zeros([CHUNK, CHUNK], tl.float32)
     total_at = TOTAL + at * (CHUNK * D_BLOCK)
-    half = 1
+    # within blocks whose gates are not that strong one product serves all pairs at once
+    block = tl.arange(0, CHUNK // TIGHT) * TIGHT
+    ends = total_at + (block[:, None] + TIGHT - 1) * D_BLOCK + d[None, :]
+    before = tl.load(ends - TIGHT * D_BLOCK, mask=(block > 0)[:, None], other=0.0)
+    tight = tl.max(tl.max(before - tl.load(ends), 1), 0)
+    whole = tl.load(total_at + (CHUNK - 1) * D_BLOCK + d)
+    # a decay and its inverse must be numbers with all their digits
+    SAFE: tl.constexpr = 4.0 if kind == tl.float16 else 60.0
+    half = tl.where(tl.max(-whole, 0) < SAFE, CHUNK // 2, tl.where(tight < SAFE, TIGHT // 2, 1))
+    dense = half > 1
     while half < CHUNK:
-        # pairs whose tokens lie in the two halves of a block; tiles are read anew, from the cache
+        # pairs whose tokens lie in the two halves of a block, or, if dense, anywhere in it
         pair = i // (2 * half)
-        late = i // half % 2 == 1
+        late = (i // half % 2 == 1) | dense
         middle = total_at + (pair * (2 * half) + half - 1) * D_BLOCK
         total = tl.load(total_at + i[:, None] * D_BLOCK + d[None, :])
-        early = tl.exp(tl.minimum(tl.load(middle[:, None] + d[None, :]) - total, 0.0))
-        k = tl.load(k_in, mask=rows & (late == 0)[:, None], other=0.0).to(tl.float32)
+        early = tl.exp(tl.minimum(tl.load(middle[:, None] + d[None, :]) - total, SAFE))
+        # tiles are read anew, from the cache
+        k = tl.load(k_in, mask=rows & ((late == 0) | dense)[:, None], other=0.0).to(tl.float32)
         keys = (k * early).to(kind)
         total = tl.load(total_at + i[None, :] * D_BLOCK + d[:, None])
-        decay = tl.exp(tl.minimum(total - tl.load(middle[None, :] + d[:, None]), 0.0))
+        decay = tl.exp(tl.minimum(total - tl.load(middle[None, :] + d[:, None]), SAFE))
         here = columns & late[None, :]
-        same = pair[:, None] == pair[None, :]
+        same = (pair[:, None] == pair[None, :]) & (i[None, :] > j)
         query = (tl.load(qt_in, mask=here, other=0.0).to(tl.float32) * decay).to(kind)
         weights += tl.where(same, tl.dot(keys, query), 0.0)
         other = (tl.load(kt_in, mask=here, other=0.0).to(tl.float32) * decay).to(kind)
         overlap += tl.where(same, tl.dot(keys, other), 0.0)
         half *= 2
+        dense = half < 0
     weights = weights * k_norm[:, None] * q_norm[None, :]
     weights_at = WEIGHTS + at * (CHUNK * CHUNK) + j * CHUNK + i[None, :]
     tl.store(weights_at, weights.to(WEIGHTS.dtype.element_ty))

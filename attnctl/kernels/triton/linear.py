@@ -14,10 +14,10 @@ from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     tile_rows,
@@ -78,11 +78,12 @@ def linear_kernel(
     real_d = d < D
     real_v = v < DV
     tile = real_d[:, None] & real_v[None, :]
-    inside = head * D * DV + d[:, None] * DV + v[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (D * DV)
+    inside = d[:, None] * DV + v[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    decay = change(-tl.load(SLOPE + head))
+    decay = change(-tl.load(SLOPE + head).to(tl.float32))
     q_at = Q + first * stride_qt + head * stride_qh + d
     k_at = K + first * stride_kt + head * stride_kh + d
     v_at = V + first * stride_vt + head * stride_vh + v
@@ -97,7 +98,7 @@ def linear_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -106,7 +107,7 @@ def linear_kernel(
         v_at += stride_vt
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
@@ -120,7 +121,7 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
     q, k, v = dense(inputs.q), dense(inputs.k), dense(inputs.v)
     heads, width_v = v.shape[1:]
     width = q.shape[2]
-    slope = number(inputs.slope)
+    slope = constant(inputs.slope)
     long = decayed.worth_it(q, metadata)
     if long:
         decayed.run(

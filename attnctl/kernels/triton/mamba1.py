@@ -17,10 +17,10 @@ from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -81,10 +81,10 @@ def mamba1_kernel(
     state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    a = tl.load(A + inside, mask=tile, other=0.0)
+    a = tl.load(A + inside, mask=tile, other=0.0).to(tl.float32)
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + c, mask=real_c, other=0.0)
+        bias = tl.load(BIAS + c, mask=real_c, other=0.0).to(tl.float32)
     x_at = X + first * stride_xt + c
     dt_at = DT + first * stride_dt + c
     b_at = B + first * stride_bt + r
@@ -103,7 +103,7 @@ def mamba1_kernel(
         state = state + state * change(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
         y = tl.sum(state * project[None, :], 1)
         if SKIP is not None:
-            y = y + tl.load(SKIP + c, mask=real_c, other=0.0) * x
+            y = y + tl.load(SKIP + c, mask=real_c, other=0.0).to(tl.float32) * x
         if Z is not None:
             y = y * silu(tl.load(z_at, mask=real_c, other=0.0).to(tl.float32))
             z_at += stride_zt
@@ -144,8 +144,8 @@ def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor)
     block = triton.next_power_of_2(size)
     part = tile_rows(channels, block, 32, TILE)
     mamba1_kernel[(triton.cdiv(channels, part), metadata.state_indices.shape[0])](
-        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
-        *row_arguments(metadata),
+        x, dt, b, c, z, constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias),
+        out, state, *row_arguments(metadata),
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,

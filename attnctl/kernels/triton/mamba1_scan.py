@@ -17,9 +17,9 @@ from torch import Tensor
 
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.state_rows import (
+    constant,
     interpreting,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -90,7 +90,7 @@ def scan_kernel(
     real_r = r < R
     tile = real_c[:, None] & real_r[None, :]
     inside = c[:, None] * R + r[None, :]
-    rate = tl.load(A + inside, mask=tile, other=0.0) * LOG2E
+    rate = tl.load(A + inside, mask=tile, other=0.0).to(tl.float32) * LOG2E
     base = (first // segment + row) * CHANNELS
     if LATER:
         state = tl.load(ENDS + base * R + inside, mask=tile, other=0.0)
@@ -105,10 +105,10 @@ def scan_kernel(
         state = state.to(tl.float32)
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + c, mask=real_c, other=0.0)
+        bias = tl.load(BIAS + c, mask=real_c, other=0.0).to(tl.float32)
     skip = 0.0
     if SKIP is not None:
-        skip = tl.load(SKIP + c, mask=real_c, other=0.0)
+        skip = tl.load(SKIP + c, mask=real_c, other=0.0).to(tl.float32)
     steps = tl.zeros([BC], tl.float32)
     t = first + begin
     x_at = X + t * stride_xt + c
@@ -192,8 +192,8 @@ def run(
     slots = x.shape[0] // segment + rows if segments > 1 else 0
     ends = torch.empty(slots * channels * (size + 1), dtype=torch.float32, device=x.device)
     arguments = (
-        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
-        ends, ends[slots * channels * size :], *row_arguments(metadata),
+        x, dt, b, c, z, constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias),
+        out, state, ends, ends[slots * channels * size :], *row_arguments(metadata),
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
         out.stride(0), state.stride(0), segment,
     )  # fmt: skip

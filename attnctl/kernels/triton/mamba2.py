@@ -16,10 +16,10 @@ from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -88,20 +88,21 @@ def mamba2_kernel(
     real_p = p < DV
     real_r = r < R
     tile = real_p[:, None] & real_r[None, :]
-    inside = head * DV * R + p[:, None] * R + r[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (DV * R)
+    inside = p[:, None] * R + r[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    a = tl.load(A + head)
+    a = tl.load(A + head).to(tl.float32)
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + head)
+        bias = tl.load(BIAS + head).to(tl.float32)
     skip = 0.0
     if SKIP is not None:
         if PER_CHANNEL:
-            skip = tl.load(SKIP + head * DV + p, mask=real_p, other=0.0)
+            skip = tl.load(SKIP + head * DV + p, mask=real_p, other=0.0).to(tl.float32)
         else:
-            skip = tl.load(SKIP + head)
+            skip = tl.load(SKIP + head).to(tl.float32)
     x_at = X + first * stride_xt + head * stride_xh + p
     dt_at = DT + first * stride_dt + head * stride_dh
     b_at = B + first * stride_bt + head // GROUP * stride_bg + r
@@ -129,7 +130,7 @@ def mamba2_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -139,7 +140,7 @@ def mamba2_kernel(
         c_at += stride_ct
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
@@ -154,7 +155,7 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
     z = None if inputs.z is None else dense(inputs.z)
     heads, width = x.shape[1:]
     groups, size = b.shape[1:]
-    rate, skip, bias = number(inputs.a), number(inputs.d), number(inputs.dt_bias)
+    rate, skip, bias = constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias)
     long = decayed.worth_it(x, metadata)
     if long:
         decayed.run(

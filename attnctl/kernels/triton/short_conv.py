@@ -15,11 +15,11 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.state_rows import (
+    constant,
     dense,
     empty,
     interpreting,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -61,7 +61,8 @@ def token_or_state(X, STATE, place, newest, known, real, stride_xt, stride_colum
 @triton.jit
 def tap(WEIGHT, c, back: tl.constexpr, real, WIDTH: tl.constexpr):
     """The weight of the token `back` places before, in float32."""
-    return tl.load(WEIGHT + c * WIDTH + WIDTH - 1 - back, mask=real, other=0.0)
+    at = WEIGHT + c * WIDTH + WIDTH - 1 - back
+    return tl.load(at, mask=real, other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -146,7 +147,7 @@ def short_rows_kernel(
     state_at = STATE + slot * stride_state + c * stride_channel
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + c, mask=real, other=0.0)
+        bias = tl.load(BIAS + c, mask=real, other=0.0).to(tl.float32)
     w0 = tap(WEIGHT, c, 0, real, WIDTH)
     w1 = tap(WEIGHT, c, 1, real, WIDTH)
     h1 = token_or_state(x_at, state_at, -1, newest, known, real, stride_xt, stride_column)
@@ -230,7 +231,7 @@ def tiles_kernel(
     state_at = STATE + slot * stride_state + c * stride_channel
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + c, mask=real, other=0.0)
+        bias = tl.load(BIAS + c, mask=real, other=0.0).to(tl.float32)
     w0 = tap(WEIGHT, c, 0, real, WIDTH)
     w1 = tap(WEIGHT, c, 1, real, WIDTH)
     h1 = token_or_state(x_at, state_at, begin - 1, newest, known, real, stride_xt, stride_column)
@@ -293,7 +294,7 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
     rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
     part = min(triton.next_power_of_2(channels), 1024 if interpreting() else PART)
     arguments = (
-        x, number(inputs.weight), number(inputs.bias), out, state, *row_arguments(metadata),
+        x, constant(inputs.weight), constant(inputs.bias), out, state, *row_arguments(metadata),
         x.stride(0), out.stride(0), *state.stride(),
     )  # fmt: skip
     constants: dict[str, Any] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -155,6 +154,6 @@ def empty(out: Tensor, metadata: StateMetadata) -> bool:
     return out.numel() == 0 or metadata.state_indices.shape[0] == 0 or metadata.max_query_len == 0
 
 
-def number(value: Tensor | None) -> Any:
-    """A constant of the layer, dense and in float32."""
-    return None if value is None else value.to(torch.float32).contiguous()
+def constant(value: Tensor | None) -> Any:
+    """A constant of the layer, dense; kernels convert it, so that no other launch does."""
+    return None if value is None else value.contiguous()
