@@ -27,7 +27,7 @@ from peers import load_fa3_dense, load_flashmla
 from triton.testing import do_bench
 
 from attnctl.kernels.triton.call import device_of
-from attnctl.kernels.triton.hopper_call import HopperTiles, hopper_launches
+from attnctl.kernels.triton.hopper_call import hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch, pick_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
@@ -282,8 +282,8 @@ def torch_dense(pool, query, tables):
 def plan_of(launches):
     c = launches[0].constants
     return (
-        f"{launches[0].kernel.__name__} {c.get('BLOCK_M', 64)}x{c['TILE']} w{c['num_warps']} "
-        f"s{c.get('num_stages', c.get('BUFFERS'))} grid{launches[0].grid}"
+        f"{launches[0].kernel.__name__} {c.get('BLOCK_M', 64)}x{c.get('TILE', 64)} "
+        f"w{c['num_warps']} s{c.get('num_stages', 2)} grid{launches[0].grid}"
     )
 
 
@@ -602,12 +602,8 @@ PORTABLE = [
         (16, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2), (64, 16, 8, 3),
     )
 ]  # fmt: skip
-HOPPER = [
-    HopperTiles(64, 2, 1),
-    HopperTiles(64, 2, 2),
-    HopperTiles(32, 4, 1),
-    HopperTiles(32, 4, 2),
-]
+HOPPER = [True, False]
+"""By boxes, and by pointers."""
 
 
 def kinds(heads):
@@ -621,8 +617,8 @@ def named(kind, tiles, segments):
 
 
 def parts_of(tiles):
-    if isinstance(tiles, HopperTiles):
-        return tuple(tiles)
+    if isinstance(tiles, bool):
+        return ("boxes" if tiles else "pointers",)
     return tiles.rows, tiles.keys, tiles.warps, tiles.stages
 
 
@@ -640,7 +636,7 @@ def sweep_dense(found, pool, shapes=((1, 65536), (16, 16384), (64, 4096), (128, 
             for table in tables:
                 rest = (metadata_of(sequences, length, table), PARAMS, out, None, device)
                 if kind == "h":
-                    made = hopper_launches(query, pool.cache, None, *rest, tiles, segments)
+                    made = hopper_launches(query, pool.cache, None, *rest, segments, tiles)
                 else:
                     made = decode_launches(query, pool.cache, *rest, tiles, segments)
                 work.append(made)
@@ -668,10 +664,12 @@ def sweep_sparse(found, shapes=((1024, 8192), (64, 65536), (1, 65536))):
             programs = tokens * -(-heads // getattr(tiles, "rows", 64)) * segments
             if not 100 <= programs <= 700 and segments > 1:
                 continue
+            if kind == "h" and tiles:
+                continue
             make = hopper_launches if kind == "h" else sparse_launches
             choices[named(kind, tiles, segments)] = make(
                 listed.query, listed.cache, listed.slots[-1], listed.metadata, PARAMS, listed.out,
-                None, device, tiles, segments,
+                None, device, *((segments,) if kind == "h" else (tiles, segments)),
             )  # fmt: skip
         name, floor = f"q{tokens} kv{rows} h{heads}", listed.floor(found)
         sweep(found, "sparse", name, choices, once, listed.error, floor)

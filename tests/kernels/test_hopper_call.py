@@ -64,7 +64,7 @@ def test_keys_are_cut_so_that_the_rounds_of_the_device_are_full(
     programs: int, keys: int, segments: int
 ) -> None:
     """132 multiprocessors, one program on each."""
-    assert segments_for(HOPPER, programs, keys, 64) == segments
+    assert segments_for(HOPPER, programs, keys) == segments
 
 
 def test_no_segment_is_without_a_tile_and_each_launch_of_several_is_joined() -> None:

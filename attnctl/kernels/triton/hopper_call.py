@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -20,25 +20,16 @@ from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
-
-class HopperTiles(NamedTuple):
-    """Keys of a tile, buffers that hold tiles, pieces of columns in which a tile is copied."""
-
-    keys: int
-    buffers: int
-    pieces: int
-
-
-TILES = HopperTiles(64, 2, 2)
-"""Measured on an H200 (benchmarks/mla_gpu.py)."""
-
 HEADS = 64
 """Heads of a program: the matrix unit's own height."""
+
+KEYS = 64
+"""Keys of a tile."""
 
 SEGMENT_TILES = 3
 """What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
 
-MAX_SEGMENTS = 64
+MAX_SEGMENTS = 128
 
 VERSIONS = (3, 6), (3, 9)
 """The first and the last Triton whose Gluon compiles the kernel; its names change."""
@@ -66,12 +57,12 @@ def heads_block(heads: int, max_query_len: int) -> int:
     return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
 
 
-def segments_for(gpu: Device, programs: int, keys: int, tile: int) -> int:
+def segments_for(gpu: Device, programs: int, keys: int) -> int:
     """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
 
     One program has a multiprocessor to itself.
     """
-    tiles = max(1, -(-keys // tile))
+    tiles = max(1, -(-keys // KEYS))
     best, least = 1, 0.0
     for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
         rounds = -(-programs * segments // gpu.units)
@@ -91,8 +82,8 @@ def hopper_launches(
     out: Tensor,
     lse: Tensor | None,
     gpu: Device,
-    tiles: HopperTiles = TILES,
     segments: int | None = None,
+    boxes: bool = True,
 ) -> list[Launch]:
     """Dense attention, or over slots where they are given; with several segments the reduce pass.
 
@@ -110,7 +101,7 @@ def hopper_launches(
         programs = tokens // packed + sequences
         busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
-        segments = segments_for(gpu, busy, keys, tiles.keys)
+        segments = segments_for(gpu, busy, keys)
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc
@@ -120,9 +111,6 @@ def hopper_launches(
         "PAGE": cache.shape[1],
         "SPARSE": slots is not None,
         "SPLIT": segments > 1,
-        "TILE": tiles.keys,
-        "BUFFERS": tiles.buffers,
-        "PIECES": tiles.pieces,
         "L": rank,
         "R": width - rank,
         "num_warps": 8,
@@ -136,6 +124,7 @@ def hopper_launches(
         starts,
         None if slots is not None else metadata.seq_lens,
         *_parts(partial),
+        *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
         *query.stride()[:2],
         *cache.stride()[:2],
         rows.stride(0),
@@ -154,3 +143,24 @@ def hopper_launches(
 
 def _parts(partial: Partial) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     return partial.part, partial.lse
+
+
+def _boxes(cache: Tensor, rank: int) -> tuple[Any, Any]:
+    """A tile's latent and rope part as boxes of a matrix; None where a page holds no whole tiles.
+
+    The matrix is the pages one below the other, so that nothing may lie between them.
+    """
+    blocks, page, width = cache.shape
+    stride = cache.stride(1)
+    if page % KEYS or cache.stride(0) != page * stride or blocks * page >= 2**31:
+        return None, None
+    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    dtype = bfloat16 if cache.dtype is torch.bfloat16 else float16
+    made = []
+    for columns in (rank, width - rank):
+        layout = NVMMASharedLayout.get_default_for([KEYS, columns], dtype)
+        shape = [blocks * page, width]
+        made.append(TensorDescriptor(cache, shape, [stride, 1], [KEYS, columns], layout))
+    return made[0], made[1]

@@ -15,6 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     async_copy,
     fence_async_shared,
     mbarrier,
+    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
@@ -22,6 +23,13 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 # Triton 3.7 renamed the one, 3.9 the other
 sync_warps = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 copy_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+copy_box = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+
+TILE = gl.constexpr(64)
+"""Rows of a program and keys of a tile. Tiles of 32 keys in four buffers were slower."""
+
+BUFFERS = gl.constexpr(2)
+"""Tiles in shared memory beside the query: as many as fit."""
 
 
 @gluon.jit
@@ -32,7 +40,6 @@ def rows_of(
     limit,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
-    TILE: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
     """Page and row in it of each key of a tile, and whether it is seen. ROWS: slots or pages."""
@@ -53,21 +60,21 @@ def rows_of(
 @gluon.jit
 def rows_of_query(tokens, heads, HEADS_BLOCK: gl.constexpr, LAYOUT: gl.constexpr):
     """Query token and head of each row, both from the tile's first, and whether it exists."""
-    row = gl.arange(0, 64, layout=LAYOUT)
+    row = gl.arange(0, TILE, layout=LAYOUT)
     token = row // HEADS_BLOCK
     head = row % HEADS_BLOCK
     return token, head, (token < tokens) & (head < heads)
 
 
 @gluon.jit
-def weights_in(rope, TILE: gl.constexpr):
-    """[64, TILE] weights in the place of a tile's rope part, which is as large."""
-    # else, or the compiler would go on behind the return
-    if TILE == 64:
-        return rope
-    else:  # noqa: RET505
-        square: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, TILE], rope.dtype)
-        return rope._reinterpret(rope.dtype, [64, TILE], square)
+def copy_rows(latent, rope, pointers, seen, LAYOUT: gl.constexpr):
+    """Starts the copy of rows to shared memory, zeros where a row is not seen."""
+    by_column: gl.constexpr = gl.SliceLayout(0, LAYOUT)
+    L: gl.constexpr = latent.shape[1]
+    column = gl.arange(0, L, layout=by_column)
+    copy_async(latent, pointers[:, None] + column[None, :], mask=seen[:, None])
+    column = L + gl.arange(0, rope.shape[1], layout=by_column)
+    copy_async(rope, pointers[:, None] + column[None, :], mask=seen[:, None])
 
 
 @gluon.jit
@@ -75,29 +82,42 @@ def copy_tile(
     latent,
     rope,
     full,
-    place,
-    pointers,
+    LATENT_BOX,
+    ROPE_BOX,
+    CACHE,
+    whole_page,
+    page,
+    row,
     seen,
+    start,
+    end,
+    stride_n,
+    stride_p,
+    PAGE: gl.constexpr,
     LAYOUT: gl.constexpr,
-    PIECES: gl.constexpr,
 ):
-    """Starts the copy of a tile's rows, in pieces of columns, the rope part with the first.
+    """Starts the copy of a tile; `full` completes when it is there.
 
-    The piece's barrier is arrived at by each thread whose part is there.
+    By boxes where a page holds whole tiles; the last rows of a sequence by pointers even then, for
+    what lies behind them may hold anything.
     """
-    by_column: gl.constexpr = gl.SliceLayout(0, LAYOUT)
-    L: gl.constexpr = latent.shape[1]
-    R: gl.constexpr = rope.shape[1]
-    WIDTH: gl.constexpr = L // PIECES
-    pointers = pointers[:, None]
-    mask = seen[:, None]
-    column = L + gl.arange(0, R, layout=by_column)
-    copy_async(rope, pointers + column[None, :], mask=mask)
-    for i in gl.static_range(PIECES):
-        column = i * WIDTH + gl.arange(0, WIDTH, layout=by_column)
-        piece = latent.slice(i * WIDTH, WIDTH, dim=1)
-        copy_async(piece, pointers + column[None, :], mask=mask)
-        async_copy.mbarrier_arrive(full.index(place * PIECES + i), increment_count=False)
+    if LATENT_BOX is not None:
+        if start + TILE <= end:
+            first = whole_page * PAGE + start % PAGE
+            mbarrier.expect(full, TILE * (latent.shape[1] + rope.shape[1]) * 2)
+            copy_box(LATENT_BOX, [first, 0], full, latent)
+            copy_box(ROPE_BOX, [first, latent.shape[1]], full, rope)
+        else:
+            pointers = CACHE + page.to(gl.int64) * stride_n + row * stride_p
+            copy_rows(latent, rope, pointers, seen, LAYOUT)
+            # every thread's copies first count themselves in, then the one arrival stands alone
+            async_copy.mbarrier_arrive(full)
+            sync_warps()
+            mbarrier.arrive(full)
+    else:
+        pointers = CACHE + page.to(gl.int64) * stride_n + row * stride_p
+        copy_rows(latent, rope, pointers, seen, LAYOUT)
+        async_copy.mbarrier_arrive(full, increment_count=False)
 
 
 @gluon.jit
@@ -126,10 +146,7 @@ def weigh_rows(
     HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
-    TILE: gl.constexpr,
-    BUFFERS: gl.constexpr,
-    PIECES: gl.constexpr,
-    L: gl.constexpr,
+    WRITE_LSE: gl.constexpr,
 ):
     """The group that makes logits and weights, and hands on the weights and the sums' fading."""
     layout: gl.constexpr = gl.NVMMADistributedLayout(
@@ -138,26 +155,20 @@ def weigh_rows(
     by_row: gl.constexpr = gl.SliceLayout(1, layout)
     by_key: gl.constexpr = gl.SliceLayout(0, layout)
     dtype: gl.constexpr = ropes.dtype
-    WIDTH: gl.constexpr = L // PIECES
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
     token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_row)
-    for i in gl.static_range(PIECES):
-        mbarrier.wait(q_full.index(i), 0)
+    mbarrier.wait(q_full, 0)
     for tile in range(gl.cdiv(end - begin, TILE)):
         start = begin + tile * TILE
         place = tile % BUFFERS
-        _, _, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, TILE, by_key)
-        s = gl.full([64, TILE], 0.0, gl.float32, layout=layout)
-        for i in gl.static_range(PIECES):
-            mbarrier.wait(full.index(place * PIECES + i), tile // BUFFERS & 1)
-            # the copies were no writes of the proxy through which the matrix unit reads
-            fence_async_shared()
-            if i == 0:
-                s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
-            q_part = q_latent.slice(i * WIDTH, WIDTH, dim=1)
-            part = latents.index(place).slice(i * WIDTH, WIDTH, dim=1)
-            s = warpgroup_mma(q_part, part.permute((1, 0)), s, is_async=True)
+        _, _, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, by_key)
+        s = gl.full([TILE, TILE], 0.0, gl.float32, layout=layout)
+        mbarrier.wait(full.index(place), tile // BUFFERS & 1)
+        # copies by pointers were no writes of the proxy through which the matrix unit reads
+        fence_async_shared()
+        s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
+        s = warpgroup_mma(q_latent, latents.index(place).permute((1, 0)), s, is_async=True)
         s = warpgroup_mma_wait(0, deps=[s])
         # every warp is done with the rope part, which the weights overwrite
         sync_warps()
@@ -175,7 +186,7 @@ def weigh_rows(
         total = total * fade + gl.sum(p, 1)
         top = new_top
         # the rope part of these rows is done with, and as large as their weights
-        weights_in(ropes.index(place), TILE).store(p.to(dtype))
+        ropes.index(place).store(p.to(dtype))
         fades.index(place).store(fade)
         fence_async_shared()
         sync_warps()
@@ -185,7 +196,7 @@ def weigh_rows(
     fades.index(BUFFERS).store(gl.where(total > 0.0, v_scale / safe, 0.0))
     sync_warps()
     mbarrier.arrive(weighed.index(BUFFERS))
-    if LSE is not None:
+    if WRITE_LSE:
         lse = gl.where(total > 0.0, (top + gl.log2(safe)) * unit, float("-inf"))
         at = token.to(gl.int64) * stride_st + head.to(gl.int64) * stride_sh
         gl.store(LSE + at, lse, mask=real)
@@ -201,6 +212,8 @@ def add_rows(
     full,
     fades,
     weighed,
+    LATENT_BOX,
+    ROPE_BOX,
     Q,
     CACHE,
     ROWS,
@@ -219,9 +232,6 @@ def add_rows(
     HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
-    TILE: gl.constexpr,
-    BUFFERS: gl.constexpr,
-    PIECES: gl.constexpr,
     L: gl.constexpr,
 ):
     """The groups that copy rows and, when those are weighed, add them, each half of the columns."""
@@ -230,11 +240,17 @@ def add_rows(
     by_key: gl.constexpr = gl.SliceLayout(1, copied)
     token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_key)
     asked = Q + token.to(gl.int64) * stride_qt + head.to(gl.int64) * stride_qh
-    copy_tile(q_latent, q_rope, q_full, 0, asked, real, copied, PIECES)
+    copy_rows(q_latent, q_rope, asked, real, copied)
+    async_copy.mbarrier_arrive(q_full, increment_count=False)
     for i in gl.static_range(BUFFERS):
-        page, row, seen = rows_of(ROWS, begin + i * TILE, end, limit, PAGE, SPARSE, TILE, by_key)
-        rows = CACHE + page.to(gl.int64) * stride_n + row * stride_p
-        copy_tile(latents.index(i), ropes.index(i), full, i, rows, seen, copied, PIECES)
+        start = begin + i * TILE
+        if start < end:
+            page, row, seen = rows_of(ROWS, start, end, limit, PAGE, SPARSE, by_key)
+            whole_page = gl.load(ROWS + start // PAGE)
+            copy_tile(
+                latents.index(i), ropes.index(i), full.index(i), LATENT_BOX, ROPE_BOX, CACHE,
+                whole_page, page, row, seen, start, end, stride_n, stride_p, PAGE, copied,
+            )  # fmt: skip
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
     )
@@ -243,20 +259,20 @@ def add_rows(
     for tile in range(gl.cdiv(end - begin, TILE)):
         start = begin + tile * TILE
         place = tile % BUFFERS
-        page, row, seen = rows_of(
-            ROWS, start + BUFFERS * TILE, end, limit, PAGE, SPARSE, TILE, by_key
-        )
+        # where the tile's successor lies, before the wait hides what that takes
+        after = start + BUFFERS * TILE
+        page, row, seen = rows_of(ROWS, after, end, limit, PAGE, SPARSE, by_key)
+        whole_page = gl.load(ROWS + after // PAGE, mask=after < end, other=0)
         mbarrier.wait(weighed.index(place), tile // BUFFERS & 1)
         acc = acc * fades.index(place).load(by_row)[:, None]
-        weights = weights_in(ropes.index(place), TILE)
-        acc = warpgroup_mma(weights, latents.index(place), acc, is_async=True)
+        acc = warpgroup_mma(ropes.index(place), latents.index(place), acc, is_async=True)
         acc = warpgroup_mma_wait(0, deps=[acc])
         # both groups are done with the rows
         sync_warps()
-        if start + BUFFERS * TILE < end:
-            rows = CACHE + page.to(gl.int64) * stride_n + row * stride_p
+        if after < end:
             copy_tile(
-                latents.index(place), ropes.index(place), full, place, rows, seen, copied, PIECES
+                latents.index(place), ropes.index(place), full.index(place), LATENT_BOX, ROPE_BOX,
+                CACHE, whole_page, page, row, seen, after, end, stride_n, stride_p, PAGE, copied,
             )  # fmt: skip
     mbarrier.wait(weighed.index(BUFFERS), 0)
     value = acc * fades.index(BUFFERS).load(by_row)[:, None]
@@ -278,6 +294,8 @@ def mla_hopper_kernel(
     LENGTHS,
     PART,
     PART_LSE,
+    LATENT_BOX,
+    ROPE_BOX,
     stride_qt,
     stride_qh,
     stride_n,
@@ -298,9 +316,6 @@ def mla_hopper_kernel(
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
     SPLIT: gl.constexpr,
-    TILE: gl.constexpr,
-    BUFFERS: gl.constexpr,
-    PIECES: gl.constexpr,
     L: gl.constexpr,
     R: gl.constexpr,
 ):
@@ -369,14 +384,13 @@ def mla_hopper_kernel(
     latents = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, L], wide)
     ropes = gl.allocate_shared_memory(dtype, [BUFFERS, TILE, R], narrow)
     fades = gl.allocate_shared_memory(gl.float32, [BUFFERS + 1, 64], plain)
-    q_full = gl.allocate_shared_memory(gl.int64, [PIECES, 1], mbarrier.MBarrierLayout())
-    full = gl.allocate_shared_memory(gl.int64, [BUFFERS * PIECES, 1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
     weighed = gl.allocate_shared_memory(gl.int64, [BUFFERS + 1, 1], mbarrier.MBarrierLayout())
-    # every copying thread arrives when its copies are done
-    for i in gl.static_range(PIECES):
-        mbarrier.init(q_full.index(i), count=256)
-    for i in gl.static_range(BUFFERS * PIECES):
-        mbarrier.init(full.index(i), count=256)
+    # every thread that copies arrives when its copies are done; boxes have one to wait for them
+    mbarrier.init(q_full, count=256)
+    for i in gl.static_range(BUFFERS):
+        mbarrier.init(full.index(i), count=256 if LATENT_BOX is None else 1)
     for i in gl.static_range(BUFFERS + 1):
         mbarrier.init(weighed.index(i), count=1)
 
@@ -394,19 +408,17 @@ def mla_hopper_kernel(
     else:
         out = OUT + token * stride_ot + first * stride_oh
         unit = 0.6931471805599453
-        if LSE is not None:
-            lse = LSE + token * stride_st + first * stride_sh
-        else:
-            lse = None
+        # Triton 3.6 takes no None into a group; what is not there is not written
+        lse = STARTS if LSE is None else LSE + token * stride_st + first * stride_sh
     gl.warp_specialize(
         [
             (
                 add_rows,
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    query, CACHE, rows, out, begin, end, limit, stride_qt, stride_qh, stride_n,
-                    stride_p, stride_ot, stride_oh, tokens, heads,
-                    HEADS_BLOCK, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
+                    LATENT_BOX, ROPE_BOX, query, CACHE, rows, out, begin, end, limit, stride_qt,
+                    stride_qh, stride_n, stride_p, stride_ot, stride_oh, tokens, heads,
+                    HEADS_BLOCK, PAGE, SPARSE, L,
                 ),
             ),
             (
@@ -414,7 +426,7 @@ def mla_hopper_kernel(
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
                     rows, lse, begin, end, limit, visible, stride_st, stride_sh, tokens, heads,
-                    factor, v_scale, unit, HEADS_BLOCK, PAGE, SPARSE, TILE, BUFFERS, PIECES, L,
+                    factor, v_scale, unit, HEADS_BLOCK, PAGE, SPARSE, SPLIT or LSE is not None,
                 ),
             ),
         ],
