@@ -28,10 +28,11 @@ from triton.testing import do_bench
 
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.hopper_call import hopper_launches
-from attnctl.kernels.triton.indexer import Asked, logits_launch, pick_launch
+from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
 from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.pick import pick_launches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
@@ -400,14 +401,13 @@ class Asking:
         self.picks = torch.full((tokens, topk), -2, device=GPU, dtype=torch.int32)
         self.sequences, self.length, self.queries = sequences, length, queries
 
-    def launches(self, shape=None, chunk=None, warps=4):
+    def launches(self, shape=None, cut=None):
         logits = logits_launch(
             self.query, self.weights, self.cache, self.metadata, self.params, self.logits,
             shape=shape,
         )  # fmt: skip
-        more = {} if chunk is None else {"chunk": chunk, "warps": warps}
-        pick = pick_launch(self.logits, self.metadata, self.params.topk, self.picks, **more)
-        return [logits, pick]
+        pick = pick_launches(self.logits, self.metadata, self.params.topk, self.picks, cut=cut)
+        return [logits, *pick]
 
     def wanted(self, token):
         """A token's logits in float64, and how many it sees."""
@@ -480,12 +480,13 @@ def indexer(found):
         seen = sequences * (queries * length - queries * (queries - 1) // 2)
         error, differ = asking.error()
         values = {
-            "ours": graph_ms([lambda w=launches: launch_all(w)]),
+            # launched anew each time: the counts of a pick start as zeros
+            "ours": graph_ms([lambda a=asking: launch_all(a.launches())]),
             "floor": found.floor_ms(sequences * length * 132 + 4 * seen, 2 * seen * 64 * 128),
             "error": error,
             "differ": differ,
             "logits": graph_ms([lambda w=launches[:1]: launch_all(w)]),
-            "pick": graph_ms([lambda w=launches[1:]: launch_all(w)]),
+            "pick": graph_ms([lambda a=asking: launch_all(a.launches()[1:])]),
             "torch": graph_ms([asking.torch_call()], replays=3),
         }
         found.add("indexer", f"B{sequences} S{length} q{queries}", **values)
@@ -711,18 +712,12 @@ def sweep_indexer(found):
         sweep(found, "logits", name, choices, once, logits_error, 0.0)
         launch_all(asking.launches())
         picked = asking.picks.clone()
-        choices = {
-            f"{chunk} w{warps}": asking.launches(None, chunk, warps)[1:]
-            for chunk, warps in ((1024, 4), (2048, 4), (2048, 8), (4096, 8), (4096, 16),
-                                 (8192, 16), (8192, 32), (16384, 32))
-        }  # fmt: skip
-
-        def pick_error(launches, asking=asking, picked=picked):
+        for cut in (False, True):
+            compile_all(asking.launches(None, cut))
             asking.picks.fill_(-2)
-            launch_all(launches)
-            return float((asking.picks != picked).sum())
-
-        sweep(found, "pick", name, choices, once, pick_error, 0.0)
+            ms = graph_ms([lambda a=asking, c=cut: launch_all(a.launches(None, c)[1:])])
+            differ = int((asking.picks != picked).sum())
+            found.add("pick", name, ours=ms, cut=cut, differ=differ)
         del asking
         torch.cuda.empty_cache()
 
