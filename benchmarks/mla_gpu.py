@@ -568,7 +568,9 @@ def prefill(found):
             values["fa3"] = event_ms(fa3(prompt))
         values["sdpa"] = event_ms(prompt.sdpa())
         c = launch.constants
-        plan = f"{c['BLOCK_M']}x{c['TILE']} w{c['num_warps']} s{c['num_stages']}"
+        portable = prompt.launch(groups=False)
+        values["portable"] = event_ms(lambda w=portable: launch_all([w]))
+        plan = f"{launch.kernel.__name__} w{c['num_warps']}"
         found.add("prefill", f"B{sequences} S{length} h{prompt.heads}", **values, plan=plan)
         del prompt, launch
         torch.cuda.empty_cache()
