@@ -208,7 +208,7 @@ def _is_matrix(one: Tensor) -> bool:
     """Whether [S, H, D] is a matrix of one row a token that boxes can be cut from."""
     apart = one.stride(0) * one.element_size() % 16 == 0 and one.data_ptr() % 16 == 0
     inside = one.stride(1) * (one.shape[1] - 1) + one.shape[2] <= one.stride(0) < 2**31
-    return one.stride(2) == 1 and apart and inside and one.shape[0] > 0
+    return bool(one.stride(2) == 1 and apart and inside and one.shape[0] > 0)
 
 
 def known_triton() -> bool:
