@@ -18,6 +18,7 @@ from attnctl.kernels.triton.latent_launch import (
 )
 from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.mla import Latent
+from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata
 
 HEADS = 64
@@ -44,7 +45,13 @@ def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
         return False
     if not known_triton():
         return False
-    if cache.dtype is not query.dtype or query.element_size() != 2:
+    if query.element_size() != 2:
+        return False
+    if cache.dtype is torch.uint8:
+        # packed rows of 512 + 64, whose rope part is bfloat16
+        if rank != 512 or query.dtype is not torch.bfloat16:
+            return False
+    elif cache.dtype is not query.dtype:
         return False
     whole = (*query.stride()[:2], *cache.stride()[:2])
     aligned = query.data_ptr() % 16 == 0 and cache.data_ptr() % 16 == 0
@@ -104,6 +111,11 @@ def hopper_launches(
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc
+    planes: tuple[Tensor | None, ...] = (cache, None, None)
+    if cache.dtype is torch.uint8:
+        end = rank + 4 * (rank // GROUP)
+        ropes = cache[..., end:].view(torch.bfloat16)
+        planes = (ropes, cache, cache[..., rank:end].view(torch.float32))
     constants = {
         "HEADS": heads,
         "HEADS_BLOCK": block,
@@ -116,7 +128,7 @@ def hopper_launches(
     }
     arguments = (
         query,
-        cache,
+        *planes,
         rows,
         out,
         lse,
@@ -125,6 +137,7 @@ def hopper_launches(
         *_parts(partial),
         *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
         *query.stride()[:2],
+        *planes[0].stride()[:2],
         *cache.stride()[:2],
         rows.stride(0),
         *out.stride()[:2],

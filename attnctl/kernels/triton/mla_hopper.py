@@ -94,6 +94,7 @@ def copy_tile(
     stride_n,
     stride_p,
     PAGE: gl.constexpr,
+    UNPACK: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):
     """Starts the copy of a tile; `full` completes when it is there.
@@ -116,8 +117,32 @@ def copy_tile(
             mbarrier.arrive(full)
     else:
         pointers = CACHE + page.to(gl.int64) * stride_n + row * stride_p
-        copy_rows(latent, rope, pointers, seen, LAYOUT)
+        if UNPACK:
+            # the rope part alone: the rest comes through registers
+            column = gl.arange(0, rope.shape[1], layout=gl.SliceLayout(0, LAYOUT))
+            copy_async(rope, pointers[:, None] + column[None, :], mask=seen[:, None])
+        else:
+            copy_rows(latent, rope, pointers, seen, LAYOUT)
         async_copy.mbarrier_arrive(full, increment_count=False)
+
+
+@gluon.jit
+def fetch_group(BYTES, SCALES, page, row, seen, stride_n, stride_p, LAYOUT: gl.constexpr, GROUP):
+    """Bytes [TILE, 128] of packed rows and the scale that each row multiplies them with."""
+    at = page.to(gl.int64) * stride_n + row * stride_p
+    column = GROUP * 128 + gl.arange(0, 128, layout=gl.SliceLayout(0, LAYOUT))
+    pointers = BYTES + at[:, None] + column[None, :]
+    values = gl.load(pointers, mask=seen[:, None], other=0)
+    # the scales are 4 bytes wide
+    return values, gl.load(SCALES + at // 4 + GROUP, mask=seen, other=0.0)
+
+
+@gluon.jit
+def unpack_group(latent, values, scale, GROUP: gl.constexpr):
+    """Stores a group's columns in the dtype that is multiplied."""
+    wide = values.to(gl.float8e4nv, bitcast=True).to(gl.float16).to(gl.float32)
+    part = latent.slice(GROUP * 128, 128, dim=1)
+    part.store((wide * scale[:, None]).to(latent.dtype))
 
 
 @gluon.jit
@@ -130,12 +155,17 @@ def weigh_rows(
     full,
     fades,
     weighed,
+    empty,
+    BYTES,
+    SCALES,
     ROWS,
     LSE,
     begin,
     end,
     limit,
     visible,
+    stride_n,
+    stride_p,
     stride_st,
     stride_sh,
     tokens,
@@ -146,6 +176,7 @@ def weigh_rows(
     HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
+    UNPACK: gl.constexpr,
     WRITE_LSE: gl.constexpr,
 ):
     """The group that makes logits and weights, and hands on the weights and the sums' fading."""
@@ -158,6 +189,13 @@ def weigh_rows(
     top = gl.full([64], float("-inf"), gl.float32, layout=by_row)
     total = gl.full([64], 0.0, gl.float32, layout=by_row)
     token, head, real = rows_of_query(tokens, heads, HEADS_BLOCK, by_row)
+    if UNPACK:
+        loaded: gl.constexpr = gl.BlockedLayout([1, 16], [4, 8], [4, 1], [1, 0])
+        by_loaded: gl.constexpr = gl.SliceLayout(1, loaded)
+        at = rows_of(ROWS, begin, end, limit, PAGE, SPARSE, by_loaded)
+        for group in gl.static_range(4):
+            v0, s0 = fetch_group(BYTES, SCALES, *at, stride_n, stride_p, loaded, group)
+            unpack_group(latents.index(0), v0, s0, group)
     mbarrier.wait(q_full, 0)
     for tile in range(gl.cdiv(end - begin, TILE)):
         start = begin + tile * TILE
@@ -167,8 +205,17 @@ def weigh_rows(
         mbarrier.wait(full.index(place), tile // BUFFERS & 1)
         # copies by pointers were no writes of the proxy through which the matrix unit reads
         fence_async_shared()
+        if UNPACK:
+            sync_warps()
         s = warpgroup_mma(q_rope, ropes.index(place).permute((1, 0)), s, is_async=True)
         s = warpgroup_mma(q_latent, latents.index(place).permute((1, 0)), s, is_async=True)
+        if UNPACK:
+            # the next tile's bytes are on their way while this one is weighed
+            at = rows_of(ROWS, start + TILE, end, limit, PAGE, SPARSE, by_loaded)
+            v0, s0 = fetch_group(BYTES, SCALES, *at, stride_n, stride_p, loaded, 0)
+            v1, s1 = fetch_group(BYTES, SCALES, *at, stride_n, stride_p, loaded, 1)
+            v2, s2 = fetch_group(BYTES, SCALES, *at, stride_n, stride_p, loaded, 2)
+            v3, s3 = fetch_group(BYTES, SCALES, *at, stride_n, stride_p, loaded, 3)
         s = warpgroup_mma_wait(0, deps=[s])
         # every warp is done with the rope part, which the weights overwrite
         sync_warps()
@@ -191,6 +238,13 @@ def weigh_rows(
         fence_async_shared()
         sync_warps()
         mbarrier.arrive(weighed.index(place))
+        if UNPACK:
+            other = 1 - place
+            mbarrier.wait(empty.index(other), ((tile + 1) // BUFFERS & 1) ^ 1)
+            unpack_group(latents.index(other), v0, s0, 0)
+            unpack_group(latents.index(other), v1, s1, 1)
+            unpack_group(latents.index(other), v2, s2, 2)
+            unpack_group(latents.index(other), v3, s3, 3)
     # the last hand-over: what the sums are divided by
     safe = gl.where(total > 0.0, total, 1.0)
     fades.index(BUFFERS).store(gl.where(total > 0.0, v_scale / safe, 0.0))
@@ -212,6 +266,7 @@ def add_rows(
     full,
     fades,
     weighed,
+    empty,
     LATENT_BOX,
     ROPE_BOX,
     Q,
@@ -232,6 +287,7 @@ def add_rows(
     HEADS_BLOCK: gl.constexpr,
     PAGE: gl.constexpr,
     SPARSE: gl.constexpr,
+    UNPACK: gl.constexpr,
     L: gl.constexpr,
 ):
     """The groups that copy rows and, when those are weighed, add them, each half of the columns."""
@@ -249,7 +305,7 @@ def add_rows(
             whole_page = gl.load(ROWS + start // PAGE)
             copy_tile(
                 latents.index(i), ropes.index(i), full.index(i), LATENT_BOX, ROPE_BOX, CACHE,
-                whole_page, page, row, seen, start, end, stride_n, stride_p, PAGE, copied,
+                whole_page, page, row, seen, start, end, stride_n, stride_p, PAGE, UNPACK, copied,
             )  # fmt: skip
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 2], instr_shape=[16, L // 2, 16]
@@ -269,10 +325,13 @@ def add_rows(
         acc = warpgroup_mma_wait(0, deps=[acc])
         # both groups are done with the rows
         sync_warps()
+        if UNPACK:
+            mbarrier.arrive(empty.index(place))
         if after < end:
             copy_tile(
                 latents.index(place), ropes.index(place), full.index(place), LATENT_BOX, ROPE_BOX,
-                CACHE, whole_page, page, row, seen, after, end, stride_n, stride_p, PAGE, copied,
+                CACHE, whole_page, page, row, seen, after, end, stride_n, stride_p, PAGE, UNPACK,
+                copied,
             )  # fmt: skip
     mbarrier.wait(weighed.index(BUFFERS), 0)
     value = acc * fades.index(BUFFERS).load(by_row)[:, None]
@@ -287,6 +346,8 @@ def add_rows(
 def mla_hopper_kernel(
     Q,
     CACHE,
+    BYTES,
+    SCALES,
     ROWS,
     OUT,
     LSE,
@@ -299,7 +360,9 @@ def mla_hopper_kernel(
     stride_qt,
     stride_qh,
     stride_n,
-    stride_p,
+    stride_p: gl.constexpr,
+    stride_bytes_n,
+    stride_bytes_p,
     stride_rows,
     stride_ot,
     stride_oh,
@@ -387,14 +450,19 @@ def mla_hopper_kernel(
     q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     full = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
     weighed = gl.allocate_shared_memory(gl.int64, [BUFFERS + 1, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
     # every thread that copies arrives when its copies are done; boxes have one to wait for them
     mbarrier.init(q_full, count=256)
     for i in gl.static_range(BUFFERS):
         mbarrier.init(full.index(i), count=256 if LATENT_BOX is None else 1)
+        mbarrier.init(empty.index(i), count=1)
     for i in gl.static_range(BUFFERS + 1):
         mbarrier.init(weighed.index(i), count=1)
 
     heads = HEADS - first
+    # Triton 3.6 takes no None into a group: what is not there is not read
+    packed = STARTS if BYTES is None else BYTES
+    scales = STARTS if BYTES is None else SCALES
     query = Q + token * stride_qt + first * stride_qh
     if SPLIT:
         at = (token * HEADS + first) * segments + segment
@@ -408,7 +476,6 @@ def mla_hopper_kernel(
     else:
         out = OUT + token * stride_ot + first * stride_oh
         unit = 0.6931471805599453
-        # Triton 3.6 takes no None into a group; what is not there is not written
         lse = STARTS if LSE is None else LSE + token * stride_st + first * stride_sh
     gl.warp_specialize(
         [
@@ -416,17 +483,19 @@ def mla_hopper_kernel(
                 add_rows,
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    LATENT_BOX, ROPE_BOX, query, CACHE, rows, out, begin, end, limit, stride_qt,
+                    empty, LATENT_BOX, ROPE_BOX, query, CACHE, rows, out, begin, end, limit, stride_qt,
                     stride_qh, stride_n, stride_p, stride_ot, stride_oh, tokens, heads,
-                    HEADS_BLOCK, PAGE, SPARSE, L,
+                    HEADS_BLOCK, PAGE, SPARSE, BYTES is not None, L,
                 ),
             ),
             (
                 weigh_rows,
                 (
-                    q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    rows, lse, begin, end, limit, visible, stride_st, stride_sh, tokens, heads,
-                    factor, v_scale, unit, HEADS_BLOCK, PAGE, SPARSE, SPLIT or LSE is not None,
+                    q_latent, q_rope, q_full, latents, ropes, full, fades, weighed, empty,
+                    packed, scales, rows, lse, begin, end, limit, visible, stride_bytes_n,
+                    stride_bytes_p, stride_st, stride_sh, tokens, heads,
+                    factor, v_scale, unit, HEADS_BLOCK, PAGE, SPARSE, BYTES is not None,
+                    SPLIT or LSE is not None,
                 ),
             ),
         ],
