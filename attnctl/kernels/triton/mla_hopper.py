@@ -483,8 +483,8 @@ def mla_hopper_kernel(
                 add_rows,
                 (
                     q_latent, q_rope, q_full, latents, ropes, full, fades, weighed,
-                    empty, LATENT_BOX, ROPE_BOX, query, CACHE, rows, out, begin, end, limit, stride_qt,
-                    stride_qh, stride_n, stride_p, stride_ot, stride_oh, tokens, heads,
+                    empty, LATENT_BOX, ROPE_BOX, query, CACHE, rows, out, begin, end, limit,
+                    stride_qt, stride_qh, stride_n, stride_p, stride_ot, stride_oh, tokens, heads,
                     HEADS_BLOCK, PAGE, SPARSE, BYTES is not None, L,
                 ),
             ),
