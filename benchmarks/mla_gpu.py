@@ -27,11 +27,12 @@ from peers import load_fa3_dense, load_flashmla
 from triton.testing import do_bench
 
 from attnctl.kernels.triton.call import device_of
-from attnctl.kernels.triton.hopper_call import HopperTiles, hopper_launches
-from attnctl.kernels.triton.indexer import Asked, logits_launch, pick_launch
+from attnctl.kernels.triton.hopper_call import hopper_launches
+from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
 from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.pick import pick_launches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
@@ -282,8 +283,8 @@ def torch_dense(pool, query, tables):
 def plan_of(launches):
     c = launches[0].constants
     return (
-        f"{launches[0].kernel.__name__} {c.get('BLOCK_M', 64)}x{c['TILE']} w{c['num_warps']} "
-        f"s{c.get('num_stages', c.get('BUFFERS'))} grid{launches[0].grid}"
+        f"{launches[0].kernel.__name__} {c.get('BLOCK_M', 64)}x{c.get('TILE', 64)} "
+        f"w{c['num_warps']} s{c.get('num_stages', 2)} grid{launches[0].grid}"
     )
 
 
@@ -400,14 +401,13 @@ class Asking:
         self.picks = torch.full((tokens, topk), -2, device=GPU, dtype=torch.int32)
         self.sequences, self.length, self.queries = sequences, length, queries
 
-    def launches(self, shape=None, chunk=None, warps=4):
+    def launches(self, shape=None, cut=None):
         logits = logits_launch(
             self.query, self.weights, self.cache, self.metadata, self.params, self.logits,
             shape=shape,
         )  # fmt: skip
-        more = {} if chunk is None else {"chunk": chunk, "warps": warps}
-        pick = pick_launch(self.logits, self.metadata, self.params.topk, self.picks, **more)
-        return [logits, pick]
+        pick = pick_launches(self.logits, self.metadata, self.params.topk, self.picks, cut=cut)
+        return [logits, *pick]
 
     def wanted(self, token):
         """A token's logits in float64, and how many it sees."""
@@ -480,12 +480,13 @@ def indexer(found):
         seen = sequences * (queries * length - queries * (queries - 1) // 2)
         error, differ = asking.error()
         values = {
-            "ours": graph_ms([lambda w=launches: launch_all(w)]),
+            # launched anew each time: the counts of a pick start as zeros
+            "ours": graph_ms([lambda a=asking: launch_all(a.launches())]),
             "floor": found.floor_ms(sequences * length * 132 + 4 * seen, 2 * seen * 64 * 128),
             "error": error,
             "differ": differ,
             "logits": graph_ms([lambda w=launches[:1]: launch_all(w)]),
-            "pick": graph_ms([lambda w=launches[1:]: launch_all(w)]),
+            "pick": graph_ms([lambda a=asking: launch_all(a.launches()[1:])]),
             "torch": graph_ms([asking.torch_call()], replays=3),
         }
         found.add("indexer", f"B{sequences} S{length} q{queries}", **values)
@@ -567,7 +568,9 @@ def prefill(found):
             values["fa3"] = event_ms(fa3(prompt))
         values["sdpa"] = event_ms(prompt.sdpa())
         c = launch.constants
-        plan = f"{c['BLOCK_M']}x{c['TILE']} w{c['num_warps']} s{c['num_stages']}"
+        portable = prompt.launch(groups=False)
+        values["portable"] = event_ms(lambda w=portable: launch_all([w]))
+        plan = f"{launch.kernel.__name__} w{c['num_warps']}"
         found.add("prefill", f"B{sequences} S{length} h{prompt.heads}", **values, plan=plan)
         del prompt, launch
         torch.cuda.empty_cache()
@@ -602,12 +605,8 @@ PORTABLE = [
         (16, 64, 8, 2), (64, 32, 8, 2), (64, 64, 8, 1), (64, 64, 8, 2), (64, 16, 8, 3),
     )
 ]  # fmt: skip
-HOPPER = [
-    HopperTiles(64, 2, 1),
-    HopperTiles(64, 2, 2),
-    HopperTiles(32, 4, 1),
-    HopperTiles(32, 4, 2),
-]
+HOPPER = [True, False]
+"""By boxes, and by pointers."""
 
 
 def kinds(heads):
@@ -621,8 +620,8 @@ def named(kind, tiles, segments):
 
 
 def parts_of(tiles):
-    if isinstance(tiles, HopperTiles):
-        return tuple(tiles)
+    if isinstance(tiles, bool):
+        return ("boxes" if tiles else "pointers",)
     return tiles.rows, tiles.keys, tiles.warps, tiles.stages
 
 
@@ -640,7 +639,7 @@ def sweep_dense(found, pool, shapes=((1, 65536), (16, 16384), (64, 4096), (128, 
             for table in tables:
                 rest = (metadata_of(sequences, length, table), PARAMS, out, None, device)
                 if kind == "h":
-                    made = hopper_launches(query, pool.cache, None, *rest, tiles, segments)
+                    made = hopper_launches(query, pool.cache, None, *rest, segments, tiles)
                 else:
                     made = decode_launches(query, pool.cache, *rest, tiles, segments)
                 work.append(made)
@@ -668,10 +667,12 @@ def sweep_sparse(found, shapes=((1024, 8192), (64, 65536), (1, 65536))):
             programs = tokens * -(-heads // getattr(tiles, "rows", 64)) * segments
             if not 100 <= programs <= 700 and segments > 1:
                 continue
+            if kind == "h" and tiles:
+                continue
             make = hopper_launches if kind == "h" else sparse_launches
             choices[named(kind, tiles, segments)] = make(
                 listed.query, listed.cache, listed.slots[-1], listed.metadata, PARAMS, listed.out,
-                None, device, tiles, segments,
+                None, device, *((segments,) if kind == "h" else (tiles, segments)),
             )  # fmt: skip
         name, floor = f"q{tokens} kv{rows} h{heads}", listed.floor(found)
         sweep(found, "sparse", name, choices, once, listed.error, floor)
@@ -713,18 +714,12 @@ def sweep_indexer(found):
         sweep(found, "logits", name, choices, once, logits_error, 0.0)
         launch_all(asking.launches())
         picked = asking.picks.clone()
-        choices = {
-            f"{chunk} w{warps}": asking.launches(None, chunk, warps)[1:]
-            for chunk, warps in ((1024, 4), (2048, 4), (2048, 8), (4096, 8), (4096, 16),
-                                 (8192, 16), (8192, 32), (16384, 32))
-        }  # fmt: skip
-
-        def pick_error(launches, asking=asking, picked=picked):
+        for cut in (False, True):
+            compile_all(asking.launches(None, cut))
             asking.picks.fill_(-2)
-            launch_all(launches)
-            return float((asking.picks != picked).sum())
-
-        sweep(found, "pick", name, choices, once, pick_error, 0.0)
+            ms = graph_ms([lambda a=asking, c=cut: launch_all(a.launches(None, c)[1:])])
+            differ = int((asking.picks != picked).sum())
+            found.add("pick", name, ours=ms, cut=cut, differ=differ)
         del asking
         torch.cuda.empty_cache()
 

@@ -150,7 +150,9 @@ def argument_type(value: Any, *, constant: bool) -> tuple[str, bool]:
     if isinstance(value, float):
         return "fp32", False
     box = ",".join(map(str, value.block_shape))
-    return f"tensordesc<{names[value.base.dtype]}[{box}]>", False
+    # Gluon's boxes name the layout that they are unpacked to
+    layout = f",{value.layout!r}" if hasattr(value, "layout") else ""
+    return f"tensordesc<{names[value.base.dtype]}[{box}]{layout}>", False
 
 
 def gpu_target(gpu: Gpu) -> Any:

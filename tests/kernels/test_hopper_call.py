@@ -44,7 +44,10 @@ def test_other_devices_widths_dtypes_and_unaligned_rows_are_left_to_the_portable
     assert not takes(query, cache, 512, Device("sm_100", 148, 232448))
     assert not takes(query, cache, 544, HOPPER)
     assert not takes(query, tensor(9, 64, 576, dtype=torch.float8_e4m3fn), 512, HOPPER)
-    assert not takes(query, tensor(9, 64, 656, dtype=torch.uint8), 512, HOPPER)
+    packed = tensor(9, 64, 656, dtype=torch.uint8)
+    assert takes(query, packed, 512, HOPPER)
+    assert not takes(query.half(), packed, 512, HOPPER)
+    assert not takes(query[..., :320], packed, 256, HOPPER)
     assert not takes(query.float(), cache.float(), 512, HOPPER)
     assert not takes(query, tensor(9, 64, 577)[..., :576], 512, HOPPER)
 
@@ -64,7 +67,7 @@ def test_keys_are_cut_so_that_the_rounds_of_the_device_are_full(
     programs: int, keys: int, segments: int
 ) -> None:
     """132 multiprocessors, one program on each."""
-    assert segments_for(HOPPER, programs, keys, 64) == segments
+    assert segments_for(HOPPER, programs, keys) == segments
 
 
 def test_no_segment_is_without_a_tile_and_each_launch_of_several_is_joined() -> None:

@@ -1,8 +1,4 @@
-"""The lightning indexer in Triton: logits of every visible token, then the largest K in order.
-
-The pick is a radix select over the logits' bits, 8 at a time: no sort, and because the last pass
-walks the context in order, equal logits fall to the first and the list comes out ascending.
-"""
+"""The lightning indexer's logits in Triton, of every context token that a query token sees."""
 
 from __future__ import annotations
 
@@ -14,14 +10,11 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.latent_launch import latent_device, power, precision
-from attnctl.kernels.triton.latent_tile import find_sequence, find_tile, load_columns
+from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata
-
-CHUNK = 1024
-"""Logits that a program of the pick holds at a time."""
 
 
 @triton.jit
@@ -147,72 +140,6 @@ def index_logits_kernel(
             tl.store(row + key, logits, mask=key < before + index)
 
 
-@triton.jit
-def ordered_bits(value):
-    """Unsigned integers in the order of the floats; both zeros are one."""
-    bits = tl.where(value == 0.0, 0.0, value).to(tl.uint32, bitcast=True)
-    return tl.where((bits >> 31) == 1, bits ^ 0xFFFFFFFF, bits | 0x80000000)
-
-
-@triton.jit
-def pick_kernel(
-    LOGITS,
-    OUT,
-    STARTS,
-    LENGTHS,
-    stride_logits,
-    stride_out,
-    sequences,
-    TOPK: tl.constexpr,
-    CHUNK: tl.constexpr,
-):
-    """Grid: (T,). Columns of the TOPK largest logits of a row, ascending, then -1."""
-    token = tl.program_id(0).to(tl.int64)
-    if token >= tl.load(STARTS + sequences):
-        return
-    sequence = find_sequence(STARTS, token, sequences)
-    last = tl.load(STARTS + sequence + 1)
-    visible = (tl.load(LENGTHS + sequence) - last + token + 1).to(tl.int32)
-    row = LOGITS + token * stride_logits
-    out = OUT + token * stride_out
-    place = tl.arange(0, CHUNK)
-    if visible <= TOPK:
-        for start in range(0, TOPK, CHUNK):
-            column = start + place
-            tl.store(out + column, tl.where(column < visible, column, -1), mask=column < TOPK)
-        return
-    digits = tl.arange(0, 256)
-    threshold = tl.full([1], 0, tl.uint32)
-    need = TOPK
-    for step in tl.static_range(4):
-        counts = tl.zeros([256], tl.int32)
-        for start in range(0, visible, CHUNK):
-            inside = start + place < visible
-            value = tl.load(row + start + place, mask=inside, other=0.0)
-            bits = ordered_bits(value)
-            if step > 0:
-                inside = inside & ((bits >> (32 - 8 * step)) == threshold)
-            digit = ((bits >> (24 - 8 * step)) & 255).to(tl.int32)
-            counts += tl.histogram(digit, 256, mask=inside)
-        # of each digit: how many logits have it or a larger one
-        reach = tl.sum(counts, 0) - tl.cumsum(counts, 0) + counts
-        chosen = tl.sum((reach >= need).to(tl.int32), 0) - 1
-        need -= tl.sum(tl.where(digits > chosen, counts, 0), 0)
-        threshold = (threshold << 8) | chosen.to(tl.uint32)
-    written = 0
-    equals = 0
-    for start in range(0, visible, CHUNK):
-        inside = start + place < visible
-        bits = ordered_bits(tl.load(row + start + place, mask=inside, other=0.0))
-        equal = (inside & (bits == threshold)).to(tl.int32)
-        kept = (equal > 0) & (tl.cumsum(equal, 0) + equals <= need)
-        take = ((inside & (bits > threshold)) | kept).to(tl.int32)
-        target = written + tl.cumsum(take, 0) - 1
-        tl.store(out + target, start + place, mask=take > 0)
-        written += tl.sum(take, 0)
-        equals += tl.sum(equal, 0)
-
-
 def logits_launch(
     query: Tensor,
     weights: Tensor,
@@ -293,17 +220,3 @@ def asked_shape(gpu: Device, max_query_len: int, heads: int, item_bytes: int) ->
     if max_query_len <= 4:
         return Asked(1, keys, 8, 4, 2)
     return Asked(16, keys, 1, 4, 2)
-
-
-def pick_launch(
-    logits: Tensor, metadata: Metadata, topk: int, out: Tensor, chunk: int = CHUNK, warps: int = 4
-) -> Launch:
-    """logits: [T, columns] float32. out: [T, K] int32, every row of a sequence written whole."""
-    sequences = metadata.seq_lens.shape[0]
-    places = (metadata.query_start_loc, metadata.seq_lens)
-    return Launch(
-        pick_kernel,
-        (logits.shape[0],),
-        (logits, out, *places, logits.stride(0), out.stride(0), sequences),
-        {"TOPK": topk, "CHUNK": chunk, "num_warps": warps},
-    )

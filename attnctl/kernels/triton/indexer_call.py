@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.indexer import logits_launch, pick_launch
+from attnctl.kernels.triton.indexer import logits_launch
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import run
+from attnctl.kernels.triton.pick import pick_launches
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP, quantize_groups
@@ -59,5 +60,6 @@ class TritonIndexer:
         if logits.numel():
             query = dense_query(query)
             run(logits_launch(query, weights, index_cache, metadata, params, logits))
-            run(pick_launch(logits, metadata, params.topk, out))
+            for launch in pick_launches(logits, metadata, params.topk, out):
+                run(launch)
         return out

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton.hopper_call import prefill_boxes
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
@@ -61,9 +62,6 @@ def mla_prefill_kernel(
     LSE,
     STARTS,
     KEY_STARTS,
-    K_DESC,
-    K_DESC_HIGH,
-    V_DESC,
     stride_qt,
     stride_qh,
     stride_ks,
@@ -90,8 +88,7 @@ def mla_prefill_kernel(
 ):
     """Grid: (query tiles, H). The key is cut in a low and a high power of two (192 = 128 + 64).
 
-    Tiles that every row sees whole come first, by descriptors where there are any; the rest is
-    masked and read by pointers, for what lies beyond a sequence's keys may hold anything.
+    Tiles that every row sees whole come first, without a mask.
     """
     # backwards: with a causal mask the longest start first
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
@@ -128,24 +125,15 @@ def mla_prefill_kernel(
     K += head * stride_kh
     V += head * stride_vh
     for start in range(0, whole, TILE):
-        if K_DESC is not None:
-            k = K_DESC.load([key_first + start, (head * stride_kh).to(tl.int32)])
-            v = V_DESC.load([key_first + start, (head * stride_vh).to(tl.int32)])
-            k_high = k
-            if D_HIGH > 0:
-                k_high = K_DESC_HIGH.load(
-                    [key_first + start, (head * stride_kh).to(tl.int32) + D_LOW]
-                )
-        else:
-            key = start + tl.arange(0, TILE)
-            inside = key >= 0
-            rows_k = (key_first + key).to(tl.int64) * stride_ks
-            rows_v = (key_first + key).to(tl.int64) * stride_vs
-            k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
-            v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
-            k_high = k
-            if D_HIGH > 0:
-                k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
+        key = start + tl.arange(0, TILE)
+        inside = key >= 0
+        rows_k = (key_first + key).to(tl.int64) * stride_ks
+        rows_v = (key_first + key).to(tl.int64) * stride_vs
+        k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
+        v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
+        k_high = k
+        if D_HIGH > 0:
+            k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
         acc, top, total = attend_keys(
             q, q_high, acc, top, total, k, k_high, v, None, factor, D_HIGH, PRECISION
         )
@@ -173,33 +161,6 @@ def mla_prefill_kernel(
     tl.store(OUT + rows[:, None] + column[None, :], value.to(OUT.dtype.element_ty), mask=keep)
     lse = tl.where(total > 0.0, (top + tl.log2(safe)) * 0.6931471805599453, float("-inf"))
     tl.store(LSE + token * stride_st + head * stride_sh, lse, mask=real)
-
-
-def descriptors_for(
-    gpu: Device, keys: Tensor, values: Tensor, tile: int, parts: tuple[int, int]
-) -> tuple[Any, Any, Any]:
-    """K's low and high part and V as matrices of one row a token; None where that cannot be."""
-    matrices = all(
-        one.stride(2) == 1
-        and one.stride(1) * (one.shape[1] - 1) + one.shape[2] <= one.stride(0) < 2**31
-        and one.stride(0) * one.element_size() % 16 == 0
-        and one.data_ptr() % 16 == 0
-        and one.shape[0] > 0
-        for one in (keys, values)
-    )
-    low, high = parts
-    width, width_v = keys.shape[2], values.shape[2]
-    whole = low + high == width and power(width_v) == width_v
-    if gpu.arch != "sm_90" or keys.element_size() != 2 or not matrices or not whole:
-        return None, None, None
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    def box(tensor: Tensor, columns: int) -> Any:
-        tokens, heads, dense = tensor.shape
-        shape = [tokens, tensor.stride(1) * (heads - 1) + dense]
-        return TensorDescriptor(tensor, shape, [tensor.stride(0), 1], [tile, columns])
-
-    return box(keys, low), box(keys, high) if high else None, box(values, width_v)
 
 
 def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Tiles:
@@ -248,10 +209,18 @@ def prefill_launch(
     lse: Tensor,
     gpu: Device | None = None,
     tiles: Tiles | None = None,
-    descriptors: bool = True,
+    groups: bool | None = None,
 ) -> Launch:
-    """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H]."""
+    """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H].
+
+    groups: False keeps to the portable kernel where Hopper's would take the batch.
+    """
     gpu = gpu or latent_device(query.device)
+    if tiles is None and groups is not False and factor > 0:
+        boxes = prefill_boxes(query, keys, values, cut(query.shape[2]), gpu)
+        if boxes is not None:
+            tensors = (query, keys, values, out, lse)
+            return _hopper(boxes, tensors, key_start_loc, metadata, factor, causal)
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
     tiles = tiles or prefill_tiles(gpu, width, width_v, item)
@@ -259,13 +228,10 @@ def prefill_launch(
     sequences = metadata.seq_lens.shape[0]
     tensors = (query, keys, values, out, lse)
     strides = tuple(x.stride(dim) for x in tensors for dim in (0, 1))
-    boxes: tuple[Any, Any, Any] = (None, None, None)
-    if descriptors:
-        boxes = descriptors_for(gpu, keys, values, tiles.keys, (low, high))
     return Launch(
         mla_prefill_kernel,
         (tokens // tiles.rows + sequences, heads),
-        (*tensors, metadata.query_start_loc, key_start_loc, *boxes, *strides, factor, sequences),
+        (*tensors, metadata.query_start_loc, key_start_loc, *strides, factor, sequences),
         {
             "BLOCK_M": tiles.rows,
             "TILE": tiles.keys,
@@ -281,6 +247,30 @@ def prefill_launch(
             "num_warps": tiles.warps,
             "num_stages": tiles.stages,
         },
+    )
+
+
+def _hopper(
+    boxes: tuple[Any, ...],
+    tensors: tuple[Tensor, ...],
+    key_start_loc: Tensor,
+    metadata: Metadata,
+    factor: float,
+    causal: bool,
+) -> Launch:
+    from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
+
+    query, keys, values, out, lse = tensors
+    tokens, heads, width = query.shape
+    sequences = metadata.seq_lens.shape[0]
+    low, high = cut(width)
+    starts = (metadata.query_start_loc, key_start_loc)
+    strides = (query.stride(1), keys.stride(1), *values.stride()[:2], *out.stride()[:2])
+    return Launch(
+        prefill_hopper_kernel,
+        (tokens // 128 + sequences, heads),
+        (*boxes, values, out, lse, *starts, *strides, *lse.stride(), factor, sequences),
+        {"D_LOW": low, "D_HIGH": high, "DV": 128, "CAUSAL": causal, "num_warps": 4},
     )
 
 
