@@ -1,6 +1,7 @@
-"""Paged attention on a processor: one C++ source, built on first use, or torch where it cannot be.
+"""Kernels of a processor: C++ sources, built on first use, or torch where they cannot be.
 
-open_kernels() gives the object that computes and the finding that says what it is.
+open_kernels() gives the object that computes paged attention, open_states() the one that advances
+states, each with the finding that says what it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from attnctl.findings import Finding
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from attnctl.kernels.cpu.state_call import NativeStates
     from attnctl.ops.paged import Paged
     from attnctl.probe.host import Host
 
@@ -53,12 +55,24 @@ class Kernels(Protocol):
 
 def open_kernels(host: Host) -> tuple[Kernels, Finding]:
     """The compiled kernels, or torch's with a finding that says why there is no compiler."""
-    from attnctl.kernels.cpu.build import build_paged
+    from attnctl.kernels.cpu.build import SOURCE, build_here
     from attnctl.kernels.cpu.fallback import TorchKernels
 
-    built = build_paged(host)
+    built = build_here(host, SOURCE)
     if built.path is None:
         return TorchKernels(), built.finding
     from attnctl.kernels.cpu.call import NativeKernels
 
     return NativeKernels(built.path), built.finding
+
+
+def open_states(host: Host) -> tuple[NativeStates | None, Finding]:
+    """The compiled state kernels; None with a finding that says why there is no compiler."""
+    from attnctl.kernels.cpu.build import STATES, build_here
+
+    built = build_here(host, STATES)
+    if built.path is None:
+        return None, built.finding
+    from attnctl.kernels.cpu.state_call import NativeStates
+
+    return NativeStates(built.path), built.finding

@@ -1,0 +1,1167 @@
+// State-space operations on a processor: the gated delta rule, the selective scan, state-space
+// duality, lightning attention and the short convolution. The mathematics is that of
+// attnctl/ops/{gdn,mamba1,mamba2,linear,short_conv}.py; batches are those of StateMetadata in
+// attnctl/runtime.py. Everything is computed in float32; exp(x) = 2^(x log2 e).
+
+#include "vectors.h"
+
+// ---- the call: in the order of attnctl/kernels/cpu/state_call.py ----
+
+struct View {  // rows of a tensor: token t's of head h begins at t * t_step + h * h_step elements
+  u8* data;
+  i64 type, t_step, h_step;
+};
+
+struct Batch {
+  const i32 *starts, *slots, *accepted;
+  const u8 *known, *verified;
+  i64 sequences, columns, most_accepted, tokens, slot_count, threads;
+};
+
+struct Pool {
+  u8* data;
+  i64 type, slot_step;
+};
+
+struct Gdn {
+  Batch batch;
+  Pool pool;
+  View q, k, v, g, beta, out;
+  const float *a_log, *dt_bias;
+  i64 k_heads, v_heads, width, width_v, l2norm, channels;  // channels: a gate for each of them
+  double scale;
+};
+
+struct Mamba1 {
+  Batch batch;
+  Pool pool;
+  View x, dt, b, c, z, out;
+  const float *a, *d, *dt_bias;
+  i64 channels, width, softplus;
+};
+
+struct Mamba2 {
+  Batch batch;
+  Pool pool;
+  View x, dt, b, c, z, out;
+  const float *a, *d, *dt_bias;
+  i64 heads, groups, width_v, width, softplus, d_per_channel;
+  double least, most;
+};
+
+struct Linear {
+  Batch batch;
+  Pool pool;
+  View q, k, v, out;
+  const float* slope;
+  i64 heads, width, width_v;
+  double scale;
+};
+
+struct Conv {
+  Batch batch;
+  Pool pool;
+  i64 column_step, channel_step, length, drafts;
+  View x, out;
+  const float *weight, *bias;  // weight: [taps][channels]
+  i64 channels, taps, silu;
+};
+
+// ---- the batch ----
+
+struct Row {
+  const i32* slots;
+  i64 first, count, initial;  // initial: the slot of the state that it begins with, -1: zero
+  bool verified;
+};
+
+INLINE Row row_of(const Batch& a, i64 b) {
+  Row row = {a.slots + b * a.columns, a.starts[b], (i64)a.starts[b + 1] - a.starts[b], -1, false};
+  if (row.slots[0] < 0) row.count = 0;
+  if (row.count > 0 && a.known[b])
+    row.initial = row.slots[a.accepted ? least(a.accepted[b], a.columns) - 1 : 0];
+  row.verified = a.verified && a.verified[b];
+  return row;
+}
+
+// the slot that keeps the state after the row's token t, -1: none does
+INLINE i64 keep_of(const Batch& a, const Row& row, i64 t) {
+  if (!row.verified) return t == row.count - 1 ? row.slots[0] : -1;
+  return t < a.columns ? row.slots[t] : -1;
+}
+
+enum { GOOD, BAD_STARTS, BAD_SLOT, BAD_ACCEPTED };
+
+// GOOD, or what is wrong + 8 * the row that it is wrong in
+static i64 check(const Batch& a, i64 columns) {
+  if (a.sequences > 0 && a.starts[0] < 0) return BAD_STARTS;
+  for (i64 b = 0; b < a.sequences; b++) {
+    if (a.starts[b + 1] < a.starts[b] || a.starts[b + 1] > a.tokens) return BAD_STARTS + 8 * b;
+    const i32* slots = a.slots + b * a.columns;
+    if (slots[0] < 0 || a.starts[b + 1] == a.starts[b]) continue;
+    for (i64 c = 0; c < columns; c++)
+      if (slots[c] >= a.slot_count) return BAD_SLOT + 8 * b;
+    bool counted = a.accepted && a.known[b];
+    if (counted && (a.accepted[b] < 1 || a.accepted[b] > a.most_accepted))
+      return BAD_ACCEPTED + 8 * b;
+  }
+  return GOOD;
+}
+
+// the rows that have tokens and are not padding
+struct Live {
+  i32* rows;
+  i64 count = 0, longest = 0, tokens = 0;
+  explicit Live(const Batch& a) {
+    rows = (i32*)__builtin_malloc((usize)(a.sequences + 1) * sizeof(i32));
+    for (i64 b = 0; b < a.sequences; b++) {
+      i64 n = row_of(a, b).count;
+      if (n <= 0) continue;
+      rows[count++] = (i32)b;
+      longest = most(longest, n);
+      tokens += n;
+    }
+  }
+  ~Live() { __builtin_free(rows); }
+};
+
+// ---- rows of numbers ----
+
+INLINE const u8* place(const View& v, i64 token, i64 head, i64 at) {
+  return v.data + (token * v.t_step + head * v.h_step + at) * SIZES[v.type];
+}
+
+template <class T>
+INLINE void read_as(const u8* from, i64 n, float* to, i64 padded) {
+  i64 i = 0;
+  for (; i + LANES <= n; i += LANES) store(to + i, T::read(from + i * T::size));
+  if (i < n) {
+    store(to + i, read_part<T>(from + i * T::size, n - i));
+    i += LANES;
+  }
+  for (; i < padded; i += LANES) store(to + i, (vf){});
+}
+
+// n numbers as float, zeros behind up to `padded`, which is a multiple of LANES
+static void read_row(const u8* from, i64 type, i64 n, float* to, i64 padded) {
+  if (type == TYPE_F32) read_as<F32>(from, n, to, padded);
+  else if (type == TYPE_F16) read_as<F16>(from, n, to, padded);
+  else read_as<BF16>(from, n, to, padded);
+}
+
+INLINE void read_view(const View& v, i64 token, i64 head, i64 at, i64 n, float* to, i64 padded) {
+  read_row(place(v, token, head, at), v.type, n, to, padded);
+}
+
+INLINE float read_number(const View& v, i64 token, i64 head) {
+  const u8* from = place(v, token, head, 0);
+  if (v.type == TYPE_F32) return *(const float*)from;
+  return v.type == TYPE_F16 ? read_part<F16>(from, 1)[0] : read_part<BF16>(from, 1)[0];
+}
+
+static void write_row(u8* to, i64 type, i64 n, const float* from) {
+  i64 i = 0;
+  if (type == TYPE_F32) {
+    __builtin_memcpy(to, from, (usize)n * 4);
+    return;
+  }
+  if (type == TYPE_BF16) {
+    for (; i + LANES <= n; i += LANES) *(vh_any*)(to + 2 * i) = to_bf16s(load(from + i));
+  } else {
+    for (; i + LANES <= n; i += LANES) *(vh_any*)(to + 2 * i) = to_halves(load(from + i));
+  }
+  for (; i < n; i++) put(to, i, from[i], type);
+}
+
+INLINE void write_view(const View& v, i64 token, i64 head, i64 at, i64 n, const float* from) {
+  write_row((u8*)place(v, token, head, at), v.type, n, from);
+}
+
+INLINE u8* slot_at(const Pool& p, i64 slot, i64 at) {
+  return p.data + (slot * p.slot_step + at) * SIZES[p.type];
+}
+
+// ---- functions of numbers ----
+
+// 2^x: 0 is 2^-126, NaN stays NaN
+INLINE vf power_of(vf x) {
+  vf z = x < splat(-126.0f) ? splat(-126.0f) : x;
+  z = z > splat(128.0f) ? splat(128.0f) : z;
+  vf magic = splat(12582912.0f);  // 1.5 * 2^23: its addition rounds to an integer
+  vf r = z + magic;
+  vf f = z - (r - magic);
+  vf p = splat(1.5337577e-4f);
+  p = p * f + 1.33998599e-3f;
+  p = p * f + 9.61851981e-3f;
+  p = p * f + 5.55032901e-2f;
+  p = p * f + 2.40226462e-1f;
+  p = p * f + 6.93147182e-1f;
+  p = p * f + 1.0f;
+  return p * (vf)(((vi)r - 0x4B400000 + 127) << 23);
+}
+
+INLINE vf exp_of(vf x) { return power_of(x * LOG2E); }
+
+INLINE vf silu_of(vf x) { return x / (1.0f + power_of(x * -LOG2E)); }
+
+// log(1 + e^x) = max(x, 0) + log1p(e^-|x|), where log1p(t) = 2 atanh(t / (2 + t))
+INLINE vf softplus_of(vf x) {
+  vf t = exp_of(-(vf)((vi)x & 0x7fffffff));
+  vf s = t / (2.0f + t), z = s * s;
+  vf p = splat(1.0f / 15);
+  p = p * z + 1.0f / 13;
+  p = p * z + 1.0f / 11;
+  p = p * z + 1.0f / 9;
+  p = p * z + 1.0f / 7;
+  p = p * z + 1.0f / 5;
+  p = p * z + 1.0f / 3;
+  vf tail = 2.0f * s + 2.0f * s * z * p;
+  return tail + (x > (vf){} ? x : (vf){});
+}
+
+template <class Function>
+INLINE void over(float* x, i64 n, Function function) {
+  for (i64 i = 0; i < n; i += LANES) store(x + i, function(load(x + i)));
+}
+
+INLINE float dot(const float* a, const float* b, i64 n) {
+  vf sum = {};
+  for (i64 i = 0; i < n; i += LANES) sum += load(a + i) * load(b + i);
+  return sum_of(sum);
+}
+
+// ---- work for threads ----
+
+// how many parts to cut `rows` into, so that there is enough to do for every thread
+INLINE i64 parts_of(i64 rows, i64 least_rows, i64 items, i64 threads) {
+  i64 wanted = threads > 1 ? (4 * threads + items - 1) / most(items, 1) : 1;
+  return most(1, least(wanted, rows / least_rows));
+}
+
+INLINE int team(i64 threads, i64 items, double operations) {
+  // waking threads costs as much as this many operations
+  return operations < 40000 ? 1 : (int)least(threads, items);
+}
+
+INLINE i64 share(i64 items, i64 threads) { return most(1, items / (16 * threads)); }
+
+// ---- states whose rows are contracted with the token's: one token after the other ----
+
+constexpr i64 CHUNK = 8;   // tokens that are made ready together
+constexpr i64 GROUP = 8;   // rows of a state that advance together
+constexpr i64 NEAR = 2048;  // numbers of a state that stay in the first-level cache for a chunk
+
+struct Stretch {  // CHUNK tokens of one sequence and head, rows begin to end - 1 of its state
+  i64 first, count, head, begin, end;
+};
+
+// Runs a sequence through rows [begin, end) of one head's state. Op: width, make_ready(stretch),
+// step(j, rows, from, from_step, to, to_step), finish(stretch).
+template <class Op>
+static void recur(Op& op, const Batch& batch, const Pool& pool, const Row& row, i64 head, i64 rows,
+                  i64 begin, i64 end) {
+  i64 width = op.width, wide = ceil_to(width, LANES), n = end - begin, padded = ceil_to(n, GROUP);
+  i64 block = most(GROUP, NEAR / wide / GROUP * GROUP), at = (head * rows + begin) * width;
+  i64 size = SIZES[pool.type], last = keep_of(batch, row, 0);
+  float* carried = op.carried;
+  // a single token's state goes from slot to slot
+  bool direct = row.count == 1 && pool.type == TYPE_F32 && wide == width && padded == n && last >= 0;
+  for (i64 t = 0; t < row.count; t += CHUNK) {
+    Stretch s = {row.first + t, least(CHUNK, row.count - t), head, begin, end};
+    op.make_ready(s);
+    if (direct) {
+      const float* from = row.initial < 0 ? op.zeros : (float*)slot_at(pool, row.initial, at);
+      op.step(0, {0, n}, from, row.initial < 0 ? 0 : width, (float*)slot_at(pool, last, at), width);
+      op.finish(s);
+      return;
+    }
+    for (i64 r = 0; r < padded; r += block) {
+      i64 stop = least(r + block, padded), real = least(stop, n);
+      for (i64 i = r; t == 0 && i < stop; i++) {
+        i64 known = i < real && row.initial >= 0 ? width : 0;
+        const u8* from = known ? slot_at(pool, row.initial, at) + i * width * size : nullptr;
+        read_row(from, pool.type, known, carried + i * wide, wide);
+      }
+      for (i64 j = 0; j < s.count; j++) {
+        op.step(j, {r, stop}, carried, wide, carried, wide);
+        i64 kept = keep_of(batch, row, t + j);
+        for (i64 i = r; kept >= 0 && i < real; i++)
+          write_row(slot_at(pool, kept, at) + i * width * size, pool.type, width, carried + i * wide);
+      }
+    }
+    op.finish(s);
+  }
+}
+
+struct Range {
+  i64 begin, end;
+};
+
+// Every sequence, head and part of a head's rows. rows: of a head; least_rows: of a part, which has
+// a multiple of them; per_token: operations. Op: run(row, head, begin, end).
+template <class Op, class Call>
+static void run_all(const Call& call, i64 heads, i64 rows, i64 least_rows, double per_token) {
+  const Batch& batch = call.batch;
+  Live live(batch);
+  if (!live.count) return;
+  i64 parts = parts_of(rows, least_rows, live.count * heads, batch.threads);
+  i64 step = ceil_to((rows + parts - 1) / parts, least_rows);
+  parts = (rows + step - 1) / step;
+  i64 items = live.count * heads * parts;
+  int threads = team(batch.threads, items, per_token * (double)live.tokens);
+  i64 chunk = share(items, threads);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+    Arena arena(Op::bytes(call, least(step, rows)));
+    Op op(call, least(step, rows), arena);
+#pragma omp for schedule(dynamic, chunk)
+    for (i64 x = 0; x < items; x++) {
+      i64 part = x % parts, head = x / parts % heads;
+      Row row = row_of(batch, live.rows[x / parts / heads]);
+      op.run(row, head, part * step, least(rows, (part + 1) * step));
+    }
+  }
+}
+
+// ---- the gated delta rule ----
+
+constexpr i64 ABREAST = LANES == 16 ? 8 : 4;  // rows whose sums are kept in registers
+
+// the sums of x[0..7] of rows in memory against two vectors, ABREAST rows at a time
+INLINE void two_dots(const float* from, i64 step, i64 width, const float* a, const float* b,
+                     v8& with_a, v8& with_b) {
+  vf sums[2][GROUP];
+  for (i64 r = 0; r < GROUP; r += ABREAST) {
+    vf x[ABREAST], y[ABREAST];
+#pragma GCC unroll 8
+    for (i64 i = 0; i < ABREAST; i++) x[i] = y[i] = (vf){};
+    for (i64 d = 0; d < width; d += LANES) {
+      vf p = load(a + d), q = load(b + d);
+#pragma GCC unroll 8
+      for (i64 i = 0; i < ABREAST; i++) {
+        vf s = load(from + (r + i) * step + d);
+        x[i] += s * p;
+        y[i] += s * q;
+      }
+    }
+#pragma GCC unroll 8
+    for (i64 i = 0; i < ABREAST; i++) {
+      sums[0][r + i] = x[i];
+      sums[1][r + i] = y[i];
+    }
+  }
+  with_a = sums_of(sums[0]);
+  with_b = sums_of(sums[1]);
+}
+
+// to = gate * from + weight k, for GROUP rows; gate: a number, or one for each of the width
+template <bool CHANNELS>
+INLINE void replace_rows(const float* from, i64 from_step, float* to, i64 to_step, i64 width,
+                         const float* gate, const float* weight, const float* k) {
+  for (i64 r = 0; r < GROUP; r += 4) {
+    vf w[4];
+#pragma GCC unroll 4
+    for (i64 i = 0; i < 4; i++) w[i] = splat(weight[r + i]);
+    for (i64 d = 0; d < width; d += LANES) {
+      vf g = CHANNELS ? load(gate + d) : splat(*gate), key = load(k + d);
+#pragma GCC unroll 4
+      for (i64 i = 0; i < 4; i++)
+        store(to + (r + i) * to_step + d, g * load(from + (r + i) * from_step + d) + w[i] * key);
+    }
+  }
+}
+
+struct GdnRows {
+  const Gdn& call;
+  i64 width, wide, rows;
+  float *k, *q, *gates, *gated_k, *gated_q, *v, *o, *carried, *zeros;
+  float decay[CHUNK < LANES ? LANES : CHUNK], beta[CHUNK], overlap[CHUNK];
+
+  static i64 bytes(const Gdn& call, i64 part) {
+    i64 wide = ceil_to(call.width, LANES), rows = ceil_to(part, GROUP);
+    return (CHUNK * (5 * wide + 2 * ceil_to(rows, LANES)) + (rows + 1) * wide + 64) * 4 + 1024;
+  }
+
+  GdnRows(const Gdn& call, i64 part, Arena& arena) : call(call), width(call.width) {
+    wide = ceil_to(width, LANES);
+    rows = ceil_to(ceil_to(part, GROUP), LANES);
+    arena.take(CHUNK * wide, k, q, gates, gated_k, gated_q);
+    arena.take(CHUNK * rows, v, o);
+    carried = arena.floats(ceil_to(part, GROUP) * wide);
+    zeros = arena.floats(wide);
+    for (i64 d = 0; d < wide; d++) zeros[d] = 0;
+  }
+
+  void read_unit(const View& view, i64 token, i64 head, float factor, float* to) {
+    read_view(view, token, head, 0, width, to, wide);
+    if (call.l2norm) factor /= __builtin_sqrtf(dot(to, to, wide) + 1e-6f);
+    if (factor != 1.0f) over(to, wide, [=](vf x) { return x * factor; });
+  }
+
+  // g as the state's factor, n numbers of head h from g on
+  void to_gate(float* g, i64 n, i64 head, i64 bias_step) {
+    if (call.a_log) {
+      float rate = -exp_of(splat(call.a_log[head]))[0];
+      const float* bias = call.dt_bias ? call.dt_bias + head * (call.channels ? width : 1) : nullptr;
+      for (i64 i = 0; bias && i < n; i++) g[i] += bias[i * bias_step];
+      over(g, ceil_to(n, LANES), [=](vf x) { return rate * softplus_of(x); });
+    }
+    over(g, ceil_to(n, LANES), [](vf x) { return exp_of(x); });
+  }
+
+  void run(const Row& row, i64 head, i64 begin, i64 end) {
+    recur(*this, call.batch, call.pool, row, head, call.width_v, begin, end);
+  }
+
+  void make_ready(const Stretch& s) {
+    i64 key_head = s.head / (call.v_heads / call.k_heads), n = s.end - s.begin;
+    for (i64 j = 0; j < s.count; j++) {
+      i64 t = s.first + j;
+      read_unit(call.k, t, key_head, 1.0f, k + j * wide);
+      read_unit(call.q, t, key_head, (float)call.scale, q + j * wide);
+      overlap[j] = dot(k + j * wide, q + j * wide, wide);
+      beta[j] = read_number(call.beta, t, s.head);
+      read_view(call.v, t, s.head, s.begin, n, v + j * rows, rows);
+      if (call.channels) open_channels(j, t, s.head);
+      else decay[j] = read_number(call.g, t, s.head);
+    }
+    if (!call.channels) to_gate(decay, s.count, s.head, 0);
+  }
+
+  void open_channels(i64 j, i64 token, i64 head) {
+    float* g = gates + j * wide;
+    read_view(call.g, token, head, 0, width, g, wide);
+    to_gate(g, width, head, 1);
+    for (i64 d = 0; d < wide; d += LANES) {
+      store(gated_k + j * wide + d, load(g + d) * load(k + j * wide + d));
+      store(gated_q + j * wide + d, load(g + d) * load(q + j * wide + d));
+    }
+  }
+
+  template <bool CHANNELS>
+  void step_as(i64 j, Range part, const float* from, i64 from_step, float* to, i64 to_step) {
+    const float* key = k + j * wide;
+    const float *with_k = CHANNELS ? gated_k + j * wide : key;
+    const float *with_q = CHANNELS ? gated_q + j * wide : q + j * wide;
+    const float* gate = CHANNELS ? gates + j * wide : decay + j;
+    float after = CHANNELS ? 1.0f : decay[j];
+    for (i64 r = part.begin; r < part.end; r += GROUP) {
+      v8 held, asked;
+      two_dots(from + r * from_step, from_step, wide, with_k, with_q, held, asked);
+      v8 update = beta[j] * (*(v8_any*)(v + j * rows + r) - after * held);
+      *(v8_any*)(o + j * rows + r) = after * asked + update * overlap[j];
+      alignas(32) float weight[GROUP];
+      *(v8*)weight = update;
+      replace_rows<CHANNELS>(from + r * from_step, from_step, to + r * to_step, to_step, wide, gate,
+                             weight, key);
+    }
+  }
+
+  void step(i64 j, Range part, const float* from, i64 from_step, float* to, i64 to_step) {
+    if (call.channels) step_as<true>(j, part, from, from_step, to, to_step);
+    else step_as<false>(j, part, from, from_step, to, to_step);
+  }
+
+  void finish(const Stretch& s) {
+    for (i64 j = 0; j < s.count; j++)
+      write_view(call.out, s.first + j, s.head, s.begin, s.end - s.begin, o + j * rows);
+  }
+};
+
+// ---- the selective scan ----
+
+struct Mamba1Rows {
+  const Mamba1& call;
+  i64 width, wide, rows, padded, prepared = -1;
+  float *x, *dt, *written, *b, *c, *y, *gate, *rates, *carried, *zeros;
+  const float* a;
+
+  static i64 bytes(const Mamba1& call, i64 part) {
+    i64 wide = ceil_to(call.width, LANES), rows = ceil_to(ceil_to(part, GROUP), LANES);
+    return (CHUNK * (5 * rows + 2 * wide) + (2 * rows + 1) * wide + 64) * 4 + 1024;
+  }
+
+  Mamba1Rows(const Mamba1& call, i64 part, Arena& arena) : call(call), width(call.width) {
+    wide = ceil_to(width, LANES);
+    padded = ceil_to(part, GROUP);
+    rows = ceil_to(padded, LANES);
+    arena.take(CHUNK * rows, x, dt, written, y, gate);
+    arena.take(CHUNK * wide, b, c);
+    rates = arena.floats(padded * wide);
+    carried = arena.floats(padded * wide);
+    zeros = arena.floats(wide);
+    for (i64 d = 0; d < wide; d++) zeros[d] = 0;
+  }
+
+  // the part's rows of A: in place where they need no padding
+  void open_rates(i64 begin, i64 n) {
+    a = call.a + begin * width;
+    if (wide == width && n % GROUP == 0) return;
+    if (prepared != begin) {
+      for (i64 r = 0; r < padded; r++)
+        read_row((const u8*)(call.a + (begin + r) * width), TYPE_F32, r < n ? width : 0,
+                 rates + r * wide, wide);
+    }
+    prepared = begin;
+    a = rates;
+  }
+
+  void run(const Row& row, i64 head, i64 begin, i64 end) {
+    recur(*this, call.batch, call.pool, row, head, call.channels, begin, end);
+  }
+
+  void make_ready(const Stretch& s) {
+    i64 n = s.end - s.begin;
+    open_rates(s.begin, n);
+    for (i64 j = 0; j < s.count; j++) {
+      i64 t = s.first + j;
+      float *step = dt + j * rows, *input = x + j * rows, *input_step = written + j * rows;
+      read_view(call.x, t, 0, s.begin, n, input, rows);
+      read_view(call.dt, t, 0, s.begin, n, step, rows);
+      read_view(call.b, t, 0, 0, width, b + j * wide, wide);
+      read_view(call.c, t, 0, 0, width, c + j * wide, wide);
+      for (i64 i = 0; call.dt_bias && i < n; i++) step[i] += call.dt_bias[s.begin + i];
+      if (call.softplus) over(step, rows, [](vf v) { return softplus_of(v); });
+      for (i64 i = 0; i < rows; i += LANES) {
+        store(input_step + i, load(step + i) * load(input + i));
+        store(step + i, load(step + i) * LOG2E);
+      }
+    }
+  }
+
+  void step(i64 j, Range part, const float* from, i64 from_step, float* to, i64 to_step) {
+    const float *in = b + j * wide, *out = c + j * wide;
+    for (i64 r = part.begin; r < part.end; r += GROUP) {
+      vf sums[GROUP];
+#pragma GCC unroll 2
+      for (i64 i = 0; i < GROUP; i++) {
+        vf rate = splat(dt[j * rows + r + i]), input = splat(written[j * rows + r + i]), sum = {};
+        for (i64 d = 0; d < wide; d += LANES) {
+          vf decay = power_of(rate * load(a + (r + i) * wide + d));
+          vf h = decay * load(from + (r + i) * from_step + d) + input * load(in + d);
+          store(to + (r + i) * to_step + d, h);
+          sum += h * load(out + d);
+        }
+        sums[i] = sum;
+      }
+      *(v8_any*)(y + j * rows + r) = sums_of(sums);
+    }
+  }
+
+  void finish(const Stretch& s) {
+    i64 n = s.end - s.begin;
+    for (i64 j = 0; j < s.count; j++) {
+      float* row = y + j * rows;
+      for (i64 i = 0; call.d && i < n; i++) row[i] += call.d[s.begin + i] * x[j * rows + i];
+      if (call.z.data) {
+        read_view(call.z, s.first + j, 0, s.begin, n, gate, rows);
+        for (i64 i = 0; i < rows; i += LANES)
+          store(row + i, load(row + i) * silu_of(load(gate + i)));
+      }
+      write_view(call.out, s.first + j, 0, s.begin, n, row);
+    }
+  }
+};
+
+// ---- state-space duality ----
+
+// dt of a token's head, as the recurrence uses it
+INLINE float time_step(const Mamba2& call, i64 token, i64 head) {
+  float dt = read_number(call.dt, token, head);
+  if (call.dt_bias) dt += call.dt_bias[head];
+  if (call.softplus) dt = softplus_of(splat(dt))[0];
+  dt = dt < (float)call.least ? (float)call.least : dt;
+  return dt > (float)call.most ? (float)call.most : dt;
+}
+
+// y + d x, gated, from row `at` of the head on
+INLINE void leave_mamba2(const Mamba2& call, i64 token, i64 head, i64 at, i64 n, const float* x,
+                         float* y, float* gate) {
+  if (call.d) {
+    const float* d = call.d_per_channel ? call.d + head * call.width_v + at : call.d + head;
+    for (i64 i = 0; i < n; i++) y[i] += d[call.d_per_channel ? i : 0] * x[i];
+  }
+  if (call.z.data) {
+    i64 padded = ceil_to(n, LANES);
+    read_view(call.z, token, head, at, n, gate, padded);
+    for (i64 i = 0; i < padded; i += LANES) store(y + i, load(y + i) * silu_of(load(gate + i)));
+  }
+  write_view(call.out, token, head, at, n, y);
+}
+
+// ---- many tokens at once: attention without softmax whose weights decay with distance ----
+
+constexpr i64 SPAN = 24;                         // tokens; a multiple of MR
+constexpr i64 ACROSS = ceil_to(SPAN, PANEL);     // the same in whole panels
+constexpr i64 WORTHWHILE = 12;                   // a shorter row goes token by token
+
+// Source: columns(token, head, begin, n, to) gives a token's v, keys and queries its k and q,
+// log_decay its step, load and save a state [depth][columns] in panels, leave(token, ...) an output.
+template <class Source>
+struct Spans {
+  const Source& source;
+  i64 depth, tall, deep, columns;  // tall: rows of a panel of the state
+  float *state, *queries, *keys, *scores, *between, *values, *sums, *row;
+  float decay[SPAN], since[SPAN];
+
+  static i64 bytes(i64 depth, i64 part) {
+    i64 deep = ceil_to(ceil_to(depth, MR), 16), columns = ceil_to(part, PANEL);
+    i64 floats = deep * columns + SPAN * deep + deep * ACROSS + 2 * SPAN * ACROSS +
+                 2 * SPAN * columns + most(columns, deep) * 8;
+    return floats * 4 + 2048;
+  }
+
+  Spans(const Source& source, i64 depth, i64 part, Arena& arena) : source(source), depth(depth) {
+    deep = ceil_to(ceil_to(depth, MR), 16);
+    columns = ceil_to(part, PANEL);
+    tall = ceil_to(depth, MR);
+    state = arena.floats(tall * columns);
+    queries = arena.floats(SPAN * deep);
+    keys = arena.floats(deep * ACROSS);
+    arena.take(SPAN * ACROSS, scores, between);
+    arena.take(SPAN * columns, values, sums);
+    row = arena.floats(most(columns, deep) * 8);
+  }
+
+  // queries [SPAN][deep], keys transposed [deep][ACROSS], values [panel][SPAN][PANEL]
+  void make_ready(i64 first, i64 n, i64 head, i64 begin, i64 width) {
+    for (i64 i = 0; i < SPAN; i++) {
+      if (i < n) source.read_query(first + i, head, queries + i * deep, deep);
+      else for (i64 d = 0; d < deep; d++) queries[i * deep + d] = 0;
+    }
+    for (i64 i = 0; i < ACROSS; i += 8) {
+      for (i64 x = 0; x < 8; x++) {
+        if (i + x < n) source.read_key(first + i + x, head, row + x * deep, deep);
+        else for (i64 d = 0; d < deep; d++) row[x * deep + d] = 0;
+      }
+      for (i64 d = 0; d < deep; d += 8) {
+        v8 block[8];
+        for (i64 x = 0; x < 8; x++) block[x] = *(v8_any*)(row + x * deep + d);
+        transpose8(block);
+        for (i64 x = 0; x < 8; x++) *(v8_any*)(keys + (d + x) * ACROSS + i) = block[x];
+      }
+    }
+    for (i64 i = 0; i < n; i++) {
+      decay[i] = source.read_decay(first + i, head);
+      source.read_value(first + i, head, begin, width, row, columns);
+      for (i64 c = 0; c < columns; c += LANES)
+        store(values + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL, load(row + c));
+    }
+  }
+
+  // between[i][j]: the decay from token j to token i; since[i]: from before the first to token i
+  void spread_decay(i64 n) {
+    for (i64 i = 0; i < SPAN; i++) {
+      float* now = between + i * ACROSS;
+      for (i64 j = 0; j < ACROSS; j += LANES)
+        store(now + j, i && i < n ? load(now - ACROSS + j) * decay[i] : (vf){});
+      if (i < n) now[i] = 1;
+      since[i] = i < n ? (i ? since[i - 1] : 1) * decay[i] : 0;
+    }
+  }
+
+  void weigh(i64 n) {
+    for (i64 i = 0; i < n; i += MR) {
+      for (i64 c = 0; c < ceil_to(least(i + MR, n), PANEL); c += PANEL)
+        product<false>(depth, queries + i * deep, deep, keys + c, ACROSS, scores + i * ACROSS + c,
+                       ACROSS);
+      for (i64 x = i; x < i + MR; x++) {
+        for (i64 j = 0; j < ceil_to(least(i + MR, n), PANEL); j += LANES)
+          store(scores + x * ACROSS + j,
+                load(scores + x * ACROSS + j) * load(between + x * ACROSS + j));
+      }
+    }
+  }
+
+  void advance(i64 n) {
+    for (i64 i = 0; i < n; i++)
+      over(queries + i * deep, deep, [=](vf x) { return x * since[i]; });
+    float* last = between + (n - 1) * ACROSS;
+    for (i64 c = 0; c < columns; c += PANEL) {
+      float *held = state + c * tall, *v = values + c * SPAN, *o = sums + c * SPAN;
+      for (i64 i = 0; i < n; i += MR) {
+        product<false>(depth, queries + i * deep, deep, held, PANEL, o + i * PANEL, PANEL);
+        product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL, PANEL);
+      }
+      for (i64 j = 0; j < n; j++) over(v + j * PANEL, PANEL, [=](vf x) { return x * last[j]; });
+      for (i64 d = 0; d < depth; d += MR)
+        product<true>(n, keys + d * ACROSS, ACROSS, v, PANEL, held + d * PANEL, PANEL, since[n - 1]);
+    }
+  }
+
+  void run(const Batch& batch, const Row& item, i64 head, i64 begin, i64 end) {
+    i64 width = end - begin;
+    source.load(item.initial, head, begin, width, *this);
+    for (i64 t = 0; t < item.count; t += SPAN) {
+      i64 n = least(SPAN, item.count - t);
+      make_ready(item.first + t, n, head, begin, width);
+      spread_decay(n);
+      weigh(n);
+      advance(n);
+      for (i64 i = 0; i < n; i++) {
+        for (i64 c = 0; c < columns; c += LANES)
+          store(row + c, load(sums + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL));
+        source.leave(item.first + t + i, head, begin, width, row, row + columns);
+      }
+    }
+    i64 kept = keep_of(batch, item, item.count - 1);
+    if (kept >= 0) source.save(kept, head, begin, width, *this);
+  }
+};
+
+// ---- state-space duality, in either form ----
+
+// b and c as keys and queries, dt x as values; the state lies transposed
+struct Mamba2Spans {
+  const Mamba2& call;
+
+  i64 group_of(i64 head) const { return head / (call.heads / call.groups); }
+  void read_query(i64 token, i64 head, float* to, i64 padded) const {
+    read_view(call.c, token, group_of(head), 0, call.width, to, padded);
+  }
+  void read_key(i64 token, i64 head, float* to, i64 padded) const {
+    read_view(call.b, token, group_of(head), 0, call.width, to, padded);
+  }
+  float read_decay(i64 token, i64 head) const {
+    return exp_of(splat(time_step(call, token, head) * call.a[head]))[0];
+  }
+  void read_value(i64 token, i64 head, i64 begin, i64 n, float* to, i64 padded) const {
+    float dt = time_step(call, token, head);
+    read_view(call.x, token, head, begin, n, to, padded);
+    over(to, padded, [=](vf x) { return x * dt; });
+  }
+
+  u8* slot(i64 slot, i64 head, i64 row) const {
+    return slot_at(call.pool, slot, (head * call.width_v + row) * call.width);
+  }
+
+  void load(i64 from, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s) const {
+    for (i64 c = 0; c < s.columns; c += 8) {
+      for (i64 x = 0; x < 8; x++) {
+        i64 known = from >= 0 && c + x < n ? call.width : 0;
+        const u8* at = known ? slot(from, head, begin + c + x) : nullptr;
+        read_row(at, call.pool.type, known, s.row + x * s.deep, s.deep);
+      }
+      float* panel = s.state + c / PANEL * PANEL * s.tall + c % PANEL;
+      for (i64 d = 0; d < s.tall; d += 8) {
+        v8 block[8];
+        for (i64 x = 0; x < 8; x++) block[x] = *(v8_any*)(s.row + x * s.deep + d);
+        transpose8(block);
+        for (i64 x = 0; x < least(8, s.tall - d); x++)
+          *(v8_any*)(panel + (d + x) * PANEL) = block[x];
+      }
+    }
+  }
+
+  void save(i64 to, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s) const {
+    for (i64 c = 0; c < ceil_to(n, 8); c += 8) {
+      const float* panel = s.state + c / PANEL * PANEL * s.tall + c % PANEL;
+      for (i64 d = 0; d < s.tall; d += 8) {
+        v8 block[8] = {};
+        for (i64 x = 0; x < least(8, s.tall - d); x++)
+          block[x] = *(v8_any*)(panel + (d + x) * PANEL);
+        transpose8(block);
+        for (i64 x = 0; x < 8; x++) *(v8_any*)(s.row + x * s.deep + d) = block[x];
+      }
+      for (i64 x = 0; x < least(8, n - c); x++)
+        write_row(slot(to, head, begin + c + x), call.pool.type, call.width, s.row + x * s.deep);
+    }
+  }
+
+  void leave(i64 token, i64 head, i64 begin, i64 n, float* y, float* other) const {
+    read_view(call.x, token, head, begin, n, other, ceil_to(n, LANES));
+    leave_mamba2(call, token, head, begin, n, other, y, other);
+  }
+};
+
+struct Mamba2Rows {
+  const Mamba2& call;
+  Mamba2Spans source;
+  Spans<Mamba2Spans> spans;
+  i64 width, wide, rows;
+  float *x, *written, *b, *c, *y, *gate, *carried, *zeros;
+  float decay[CHUNK];
+
+  static i64 bytes(const Mamba2& call, i64 part) {
+    i64 wide = ceil_to(call.width, LANES), rows = ceil_to(ceil_to(part, GROUP), LANES);
+    i64 floats = CHUNK * (4 * rows + 2 * wide) + (rows + 1) * wide + 64;
+    return floats * 4 + 1024 + Spans<Mamba2Spans>::bytes(call.width, part);
+  }
+
+  Mamba2Rows(const Mamba2& call, i64 part, Arena& arena)
+      : call(call), source{call}, spans(source, call.width, part, arena), width(call.width) {
+    wide = ceil_to(width, LANES);
+    rows = ceil_to(ceil_to(part, GROUP), LANES);
+    arena.take(CHUNK * rows, x, written, y, gate);
+    arena.take(CHUNK * wide, b, c);
+    carried = arena.floats(ceil_to(part, GROUP) * wide);
+    zeros = arena.floats(wide);
+    for (i64 d = 0; d < wide; d++) zeros[d] = 0;
+  }
+
+  void run(const Row& row, i64 head, i64 begin, i64 end) {
+    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    recur(*this, call.batch, call.pool, row, head, call.width_v, begin, end);
+  }
+
+  void make_ready(const Stretch& s) {
+    i64 group = s.head / (call.heads / call.groups);
+    for (i64 j = 0; j < s.count; j++) {
+      i64 t = s.first + j;
+      float dt = time_step(call, t, s.head);
+      decay[j] = exp_of(splat(dt * call.a[s.head]))[0];
+      read_view(call.b, t, group, 0, width, b + j * wide, wide);
+      read_view(call.c, t, group, 0, width, c + j * wide, wide);
+      read_view(call.x, t, s.head, s.begin, s.end - s.begin, x + j * rows, rows);
+      for (i64 i = 0; i < rows; i += LANES)
+        store(written + j * rows + i, load(x + j * rows + i) * dt);
+    }
+  }
+
+  void step(i64 j, Range part, const float* from, i64 from_step, float* to, i64 to_step) {
+    const float *in = b + j * wide, *out = c + j * wide;
+    vf keep = splat(decay[j]);
+    for (i64 r = part.begin; r < part.end; r += GROUP) {
+      vf sums[GROUP];
+      for (i64 half = 0; half < GROUP; half += 4) {
+        vf w[4], y4[4];
+#pragma GCC unroll 4
+        for (i64 i = 0; i < 4; i++) {
+          w[i] = splat(written[j * rows + r + half + i]);
+          y4[i] = (vf){};
+        }
+        const float* source = from + (r + half) * from_step;
+        float* target = to + (r + half) * to_step;
+        for (i64 d = 0; d < wide; d += LANES) {
+          vf p = load(in + d), q = load(out + d);
+#pragma GCC unroll 4
+          for (i64 i = 0; i < 4; i++) {
+            vf h = keep * load(source + i * from_step + d) + w[i] * p;
+            store(target + i * to_step + d, h);
+            y4[i] += h * q;
+          }
+        }
+#pragma GCC unroll 4
+        for (i64 i = 0; i < 4; i++) sums[half + i] = y4[i];
+      }
+      *(v8_any*)(y + j * rows + r) = sums_of(sums);
+    }
+  }
+
+  void finish(const Stretch& s) {
+    for (i64 j = 0; j < s.count; j++)
+      leave_mamba2(call, s.first + j, s.head, s.begin, s.end - s.begin, x + j * rows, y + j * rows,
+                   gate);
+  }
+};
+
+// ---- lightning attention ----
+
+struct LinearSpans {
+  const Linear& call;
+
+  void read_query(i64 token, i64 head, float* to, i64 padded) const {
+    float scale = (float)call.scale;
+    read_view(call.q, token, head, 0, call.width, to, padded);
+    over(to, padded, [=](vf x) { return x * scale; });
+  }
+  void read_key(i64 token, i64 head, float* to, i64 padded) const {
+    read_view(call.k, token, head, 0, call.width, to, padded);
+  }
+  float read_decay(i64, i64 head) const { return exp_of(splat(-call.slope[head]))[0]; }
+  void read_value(i64 token, i64 head, i64 begin, i64 n, float* to, i64 padded) const {
+    read_view(call.v, token, head, begin, n, to, padded);
+  }
+
+  u8* slot(i64 slot, i64 head, i64 row, i64 column) const {
+    return slot_at(call.pool, slot, (head * call.width + row) * call.width_v + column);
+  }
+
+  void load(i64 from, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s) const {
+    for (i64 c = 0; c < s.columns; c += PANEL) {
+      for (i64 d = 0; d < s.tall; d++) {
+        i64 known = from >= 0 && d < call.width ? least(PANEL, n - c) : 0;
+        const u8* at = known ? slot(from, head, d, begin + c) : nullptr;
+        read_row(at, call.pool.type, known, s.state + c * s.tall + d * PANEL, PANEL);
+      }
+    }
+  }
+
+  void save(i64 to, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s) const {
+    for (i64 c = 0; c < n; c += PANEL)
+      for (i64 d = 0; d < call.width; d++)
+        write_row(slot(to, head, d, begin + c), call.pool.type, least(PANEL, n - c),
+                  s.state + c * s.tall + d * PANEL);
+  }
+
+  void leave(i64 token, i64 head, i64 begin, i64 n, float* y, float*) const {
+    write_view(call.out, token, head, begin, n, y);
+  }
+};
+
+// N registers of columns, all rows of the state: to = keep from + k v^T, o = q to
+template <i64 N>
+INLINE void advance_columns(const float* from, i64 from_step, float* to, i64 to_step, i64 rows,
+                            const float* q, const float* k, const float* v, float keep, float* o) {
+  vf value[N], sum[N], factor = splat(keep);
+#pragma GCC unroll 4
+  for (i64 i = 0; i < N; i++) {
+    value[i] = load(v + i * LANES);
+    sum[i] = (vf){};
+  }
+  for (i64 d = 0; d < rows; d++) {
+    vf key = splat(k[d]), query = splat(q[d]);
+#pragma GCC unroll 4
+    for (i64 i = 0; i < N; i++) {
+      vf h = factor * load(from + d * from_step + i * LANES) + key * value[i];
+      store(to + d * to_step + i * LANES, h);
+      sum[i] += query * h;
+    }
+  }
+#pragma GCC unroll 4
+  for (i64 i = 0; i < N; i++) store(o + i * LANES, sum[i]);
+}
+
+struct LinearColumns {
+  const Linear& call;
+  LinearSpans source;
+  Spans<LinearSpans> spans;
+  i64 columns, deep;
+  float *q, *k, *v, *o, *carried, *zeros;
+
+  static i64 bytes(const Linear& call, i64 part) {
+    i64 columns = ceil_to(part, LANES), deep = ceil_to(call.width, LANES);
+    return (2 * deep + (3 + call.width) * columns + 128) * 4 + 1024 +
+           Spans<LinearSpans>::bytes(call.width, part);
+  }
+
+  LinearColumns(const Linear& call, i64 part, Arena& arena)
+      : call(call), source{call}, spans(source, call.width, part, arena) {
+    columns = ceil_to(part, LANES);
+    deep = ceil_to(call.width, LANES);
+    arena.take(deep, q, k);
+    arena.take(columns, v, o, zeros);
+    carried = arena.floats(call.width * columns);
+    for (i64 c = 0; c < columns; c++) zeros[c] = 0;
+  }
+
+  void step(const float* from, i64 from_step, float* to, i64 to_step, float keep, i64 n) {
+    i64 c = 0;
+    for (; c + 4 * LANES <= n; c += 4 * LANES)
+      advance_columns<4>(from + c, from_step, to + c, to_step, call.width, q, k, v + c, keep, o + c);
+    for (; c < n; c += LANES)
+      advance_columns<1>(from + c, from_step, to + c, to_step, call.width, q, k, v + c, keep, o + c);
+  }
+
+  void run(const Row& row, i64 head, i64 begin, i64 end) {
+    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    const Pool& pool = call.pool;
+    i64 n = end - begin, padded = ceil_to(n, LANES), first = keep_of(call.batch, row, 0);
+    bool direct = row.count == 1 && pool.type == TYPE_F32 && padded == n && first >= 0;
+    bool known = row.initial >= 0;
+    for (i64 d = 0; !direct && d < call.width; d++) {
+      const u8* from = known ? source.slot(row.initial, head, d, begin) : nullptr;
+      read_row(from, pool.type, known ? n : 0, carried + d * columns, padded);
+    }
+    float keep = source.read_decay(0, head);
+    for (i64 t = 0; t < row.count; t++) {
+      source.read_query(row.first + t, head, q, deep);
+      source.read_key(row.first + t, head, k, deep);
+      source.read_value(row.first + t, head, begin, n, v, padded);
+      i64 kept = keep_of(call.batch, row, t);
+      if (direct) {
+        const float* from = known ? (float*)source.slot(row.initial, head, 0, begin) : zeros;
+        step(from, known ? call.width_v : 0, (float*)source.slot(kept, head, 0, begin),
+             call.width_v, keep, n);
+      } else {
+        step(carried, columns, carried, columns, keep, padded);
+        for (i64 d = 0; kept >= 0 && d < call.width; d++)
+          write_row(source.slot(kept, head, d, begin), pool.type, n, carried + d * columns);
+      }
+      source.leave(row.first + t, head, begin, n, o, nullptr);
+    }
+  }
+};
+
+// ---- the short convolution ----
+
+constexpr i64 BLOCK = 256;  // channels of an item at most; a multiple of NARROW
+constexpr i64 NARROW = 64;
+constexpr i64 STEPS = 16;  // tokens that stay in the first-level cache
+constexpr i64 TAPS = 4;
+
+// weights as [taps][wide] and the bias behind them, zeros past the channels
+static void lay_taps(const Conv& call, i64 wide, float* to) {
+  i64 taps = call.taps, c = 0;
+  const float* weight = call.weight;
+  for (; taps == 4 && c + 8 <= call.channels; c += 8) {
+    const v8_any* w = (const v8_any*)(weight + 4 * c);
+    v8 a = w[0], b = w[1], d = w[2], e = w[3];
+    v8 ab = SHUFFLE8(a, b, 0, 4, 8, 12, 1, 5, 9, 13), de = SHUFFLE8(d, e, 0, 4, 8, 12, 1, 5, 9, 13);
+    *(v8_any*)(to + c) = SHUFFLE8(ab, de, 0, 1, 2, 3, 8, 9, 10, 11);
+    *(v8_any*)(to + wide + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
+    ab = SHUFFLE8(a, b, 2, 6, 10, 14, 3, 7, 11, 15);
+    de = SHUFFLE8(d, e, 2, 6, 10, 14, 3, 7, 11, 15);
+    *(v8_any*)(to + 2 * wide + c) = SHUFFLE8(ab, de, 0, 1, 2, 3, 8, 9, 10, 11);
+    *(v8_any*)(to + 3 * wide + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  for (; c < wide; c++)
+    for (i64 i = 0; i < taps; i++) to[i * wide + c] = c < call.channels ? weight[c * taps + i] : 0;
+  for (c = 0; c < wide; c++) to[taps * wide + c] = call.bias && c < call.channels ? call.bias[c] : 0;
+}
+
+struct ConvItem {
+  Row row;
+  i64 begin, n, wide;  // channels; wide: in whole registers
+};
+
+// One column of the state, as float or from it.
+static void read_column(const Conv& call, i64 slot, i64 column, const ConvItem& it, float* to) {
+  const Pool& p = call.pool;
+  const u8* from = slot_at(p, slot, column * call.column_step + it.begin * call.channel_step);
+  if (call.channel_step == 1) return read_row(from, p.type, it.n, to, it.wide);
+  View one = {(u8*)from, p.type, 0, call.channel_step};
+  for (i64 c = 0; c < it.wide; c++) to[c] = c < it.n ? read_number(one, 0, c) : 0;
+}
+
+static void write_column(const Conv& call, i64 slot, i64 column, const ConvItem& it,
+                         const float* from) {
+  const Pool& p = call.pool;
+  u8* to = slot_at(p, slot, column * call.column_step + it.begin * call.channel_step);
+  if (call.channel_step == 1) return write_row(to, p.type, it.n, from);
+  for (i64 c = 0; c < it.n; c++) put(to, c * call.channel_step, from[c], p.type);
+}
+
+// Leaves the newest tokens in the state; every column comes from a later one or from the batch.
+static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* column) {
+  const Row& row = it.row;
+  i64 slot = row.slots[0], settled = call.length - call.drafts;
+  i64 kept = least(settled + (row.verified ? row.count - 1 : 0), call.length);
+  for (i64 j = 0; j < kept; j++) {
+    i64 token = row.count - kept + j;
+    if (token >= 0)
+      read_view(call.x, row.first + token, 0, it.begin, it.n, column, it.wide);
+    else if (row.initial >= 0) read_column(call, slot, settled + accepted - 1 + token, it, column);
+    else for (i64 c = 0; c < it.wide; c++) column[c] = 0;
+    write_column(call, slot, j, it, column);
+  }
+}
+
+template <i64 W, class T, bool PART>
+INLINE void convolve(const Conv& call, const ConvItem& it, i64 t, i64 stop, i64 c, const float* taps,
+                     i64 step, float* past) {
+  vf weight[W], before[W - 1];
+  i64 n = PART ? it.n - c : LANES, type = call.out.type;
+#pragma GCC unroll 4
+  for (i64 i = 0; i < W; i++) weight[i] = load(taps + i * step + c);
+#pragma GCC unroll 4
+  for (i64 i = 0; i < W - 1; i++) before[i] = load(past + i * BLOCK + c);
+  vf bias = load(taps + W * step + c);
+  for (; t < stop; t++) {
+    const u8* from = place(call.x, it.row.first + t, 0, it.begin + c);
+    u8* to = (u8*)place(call.out, it.row.first + t, 0, it.begin + c);
+    vf x = PART ? read_part<T>(from, n) : T::read(from);
+    vf y = bias;
+#pragma GCC unroll 4
+    for (i64 i = 0; i < W - 1; i++) y += weight[i] * before[i];
+    y += weight[W - 1] * x;
+    if (call.silu) y = silu_of(y);
+#pragma GCC unroll 4
+    for (i64 i = 0; i < W - 2; i++) before[i] = before[i + 1];
+    before[W - 2] = x;
+    if (PART) for (i64 i = 0; i < n; i++) put(to, i, y[i], type);
+    else if (type == TYPE_F32) store((float*)to, y);
+    else *(vh_any*)to = type == TYPE_BF16 ? to_bf16s(y) : to_halves(y);
+  }
+#pragma GCC unroll 4
+  for (i64 i = 0; i < W - 1; i++) store(past + i * BLOCK + c, before[i]);
+}
+
+template <i64 W, class T>
+static void convolve_item(const Conv& call, const ConvItem& it, i64 accepted, const float* taps,
+                          i64 step) {
+  alignas(64) float past[(TAPS - 1) * BLOCK], column[BLOCK];
+  i64 newest = call.length - 1 - call.drafts + accepted - 1;
+  for (i64 i = 0; i < W - 1; i++) {
+    if (it.row.initial >= 0) {
+      read_column(call, it.row.slots[0], newest - (W - 2) + i, it, past + i * BLOCK);
+    } else {
+      for (i64 c = 0; c < it.wide; c++) past[i * BLOCK + c] = 0;
+    }
+  }
+  shift_in(call, it, accepted, column);
+  for (i64 t = 0; t < it.row.count; t += STEPS) {
+    i64 stop = least(t + STEPS, it.row.count), c = 0;
+    for (; c + LANES <= it.n; c += LANES)
+      convolve<W, T, false>(call, it, t, stop, c, taps + it.begin, step, past);
+    if (c < it.n) convolve<W, T, true>(call, it, t, stop, c, taps + it.begin, step, past);
+  }
+}
+
+template <i64 W>
+INLINE void convolve_as(const Conv& call, const ConvItem& it, i64 accepted, const float* taps,
+                        i64 step) {
+  if (call.x.type == TYPE_F32) convolve_item<W, F32>(call, it, accepted, taps, step);
+  else if (call.x.type == TYPE_F16) convolve_item<W, F16>(call, it, accepted, taps, step);
+  else convolve_item<W, BF16>(call, it, accepted, taps, step);
+}
+
+static void convolve_all(const Conv& call) {
+  const Batch& batch = call.batch;
+  Live live(batch);
+  if (!live.count) return;
+  i64 wide = ceil_to(call.channels, BLOCK);
+  Arena arena((TAPS + 1) * wide * 4);
+  float* taps = arena.floats((TAPS + 1) * wide);
+  lay_taps(call, wide, taps);
+  i64 block = live.count * wide / BLOCK < 4 * batch.threads ? NARROW : BLOCK;
+  i64 blocks = (call.channels + block - 1) / block, items = live.count * blocks;
+  int threads = team(batch.threads, items, 6.0 * (double)(live.tokens + 2 * live.count) *
+                                               (double)call.channels);
+  i64 chunk = share(items, threads);
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, chunk)
+  for (i64 x = 0; x < items; x++) {
+    i64 b = live.rows[x / blocks], begin = x % blocks * block;
+    i64 n = least(block, call.channels - begin);
+    ConvItem it = {row_of(batch, b), begin, n, ceil_to(n, LANES)};
+    it.row.initial = batch.known[b] ? it.row.slots[0] : -1;  // one slot has every column
+    i64 accepted = batch.accepted ? batch.accepted[b] : 1;
+    if (call.taps == 2) convolve_as<2>(call, it, accepted, taps, wide);
+    else if (call.taps == 3) convolve_as<3>(call, it, accepted, taps, wide);
+    else convolve_as<4>(call, it, accepted, taps, wide);
+  }
+}
+
+// Each gives GOOD, or what is wrong + 8 * the row; nothing is read or written then.
+extern "C" {
+
+i64 attnctl_gdn(const Gdn* a) {
+  i64 wrong = check(a->batch, a->batch.columns);
+  if (!wrong) run_all<GdnRows>(*a, a->v_heads, a->width_v, 16, 4.0 * a->v_heads * a->width * a->width_v);
+  return wrong;
+}
+
+i64 attnctl_mamba1(const Mamba1* a) {
+  i64 wrong = check(a->batch, a->batch.columns);
+  if (!wrong) run_all<Mamba1Rows>(*a, 1, a->channels, 64, 20.0 * a->channels * a->width);
+  return wrong;
+}
+
+i64 attnctl_mamba2(const Mamba2* a) {
+  i64 wrong = check(a->batch, a->batch.columns);
+  if (!wrong) run_all<Mamba2Rows>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  return wrong;
+}
+
+i64 attnctl_linear(const Linear* a) {
+  i64 wrong = check(a->batch, a->batch.columns);
+  if (!wrong) run_all<LinearColumns>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  return wrong;
+}
+
+i64 attnctl_short_conv(const Conv* a) {
+  i64 wrong = check(a->batch, 1);
+  if (!wrong) convolve_all(*a);
+  return wrong;
+}
+}
