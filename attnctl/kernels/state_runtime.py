@@ -138,12 +138,13 @@ class StateAttention:
             if native is not None and native.forward(self._op, inputs, state, metadata, out):
                 return
             form = "eager"
-        module = import_module(f"attnctl.kernels.{form}.{self._op}")
+        op = self._op
+        module = import_module(f"attnctl.kernels.{form}.{op}")
         module.forward(inputs, state, metadata, out)
 
     def _open(self) -> tuple[NativeStates | None, Finding]:
         if self._opened is None:
-            from attnctl.kernels.cpu import open_states
+            from attnctl.kernels.cpu.state_call import open_states
             from attnctl.probe.realhost import RealHost
 
             self._opened = native, found = open_states(self._host or RealHost())

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from attnctl.kernels.cpu.build import SOURCE, build, compilers, isa_flags
+from attnctl.kernels.cpu.build import build, compilers, isa_flags
+from attnctl.kernels.cpu.paged import SOURCE
 from attnctl.ops.case import Value
 from attnctl.probe.cpu import probe_cpu
 from attnctl.probe.ledger import Ledger

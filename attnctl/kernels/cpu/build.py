@@ -22,8 +22,6 @@ import msgspec
 from attnctl.findings import Finding, met, unmet
 from attnctl.probe.host import Host, HostError, env
 
-SOURCE = Path(__file__).with_name("paged.cpp")
-STATES = Path(__file__).with_name("states.cpp")
 CODE = "cpu_kernel"
 WANTED = "the C++ kernel, built by the system's compiler"
 

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any, NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
+from attnctl.findings import Finding
+from attnctl.kernels.cpu.build import build_here
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.linear import Linear
 from attnctl.ops.mamba1 import Mamba1
 from attnctl.ops.mamba2 import Mamba2
 from attnctl.ops.short_conv import ShortConv
 from attnctl.runtime import StateMetadata
+
+if TYPE_CHECKING:
+    from attnctl.probe.host import Host
+
+SOURCE = Path(__file__).with_name("states.cpp")
 
 # struct Batch, Pool and View of states.cpp, then each operation's own, member by member
 _BATCH, _POOL, _VIEW = "5P 6q", "P 2q", "P 3q"
@@ -38,6 +47,12 @@ _WRONG = {
 }
 
 
+def open_states(host: Host) -> tuple[NativeStates | None, Finding]:
+    """The compiled state kernels; None with a finding that says why there is no compiler."""
+    built = build_here(host, SOURCE)
+    return (NativeStates(built.path) if built.path else None), built.finding
+
+
 class Refused(Exception):  # noqa: N818  what the kernels do not take is no error of the user's
     """An input that only torch computes with."""
 
@@ -49,7 +64,7 @@ class NativeStates:
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
-        self._functions = {}
+        self._functions: dict[str, Callable[[bytes], int]] = {}
         for op in ("gdn", "mamba1", "mamba2", "linear", "short_conv"):
             function = getattr(library, f"attnctl_{op}")
             function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_longlong
@@ -71,9 +86,8 @@ class NativeStates:
             return False
         wrong = self._functions[op](arguments)
         if wrong:
-            drafts = metadata.num_spec if op == "short_conv" else metadata.state_indices.shape[1] - 1
             what = _WRONG[wrong % 8].format(
-                row=wrong // 8, tokens=out.shape[0], slots=state.shape[0], most=1 + drafts
+                row=wrong // 8, tokens=out.shape[0], slots=state.shape[0], most=batch[7]
             )
             raise InputError(f"{op}: {what}")
         return True
@@ -168,7 +182,7 @@ class _Call:
         if tensor.dtype is not torch.float32 or not tensor.is_contiguous():
             tensor = tensor.to(torch.float32).contiguous()
             self._kept.append(tensor)
-        return tensor.data_ptr()
+        return int(tensor.data_ptr())
 
     def _check(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or not tensor.is_cpu:
