@@ -313,7 +313,7 @@ def _short_conv(
     )
 
 
-_PACKERS = {
+_PACKERS: dict[str, Callable[[_Call, Any, tuple[int, ...], StateMetadata], bytes]] = {
     "gdn": _gdn,
     "mamba1": _mamba1,
     "mamba2": _mamba2,
