@@ -183,20 +183,30 @@ INLINE u8* slot_at(const Pool& p, i64 slot, i64 at) {
 
 // ---- functions of numbers ----
 
+// x between two numbers; NaN stays NaN
+#if defined(__AVX512F__) && !defined(__clang__)
+INLINE vf within(vf x, float low, float high) {
+  x = __builtin_ia32_maxps512_mask(splat(low), x, x, (u16)-1, 4);
+  return __builtin_ia32_minps512_mask(splat(high), x, x, (u16)-1, 4);
+}
+#elif defined(__AVX__) && !defined(__AVX512F__)
+INLINE vf within(vf x, float low, float high) {
+  return __builtin_ia32_minps256(splat(high), __builtin_ia32_maxps256(splat(low), x));
+}
+#else
+INLINE vf within(vf x, float low, float high) {
+  x = x < splat(low) ? splat(low) : x;
+  return x > splat(high) ? splat(high) : x;
+}
+#endif
+
 // 2^x: 0 is 2^-126, NaN stays NaN
 INLINE vf power_of(vf x) {
-  vf z = x < splat(-126.0f) ? splat(-126.0f) : x;
-  z = z > splat(128.0f) ? splat(128.0f) : z;
-  vf magic = splat(12582912.0f);  // 1.5 * 2^23: its addition rounds to an integer
+  vf z = within(x, -126.0f, 128.0f), magic = splat(12582912.0f);  // see exp2_of
   vf r = z + magic;
-  vf f = z - (r - magic);
-  vf p = splat(1.5337577e-4f);
-  p = p * f + 1.33998599e-3f;
-  p = p * f + 9.61851981e-3f;
-  p = p * f + 5.55032901e-2f;
-  p = p * f + 2.40226462e-1f;
-  p = p * f + 6.93147182e-1f;
-  p = p * f + 1.0f;
+  vf f = z - (r - magic), g = f * f;
+  vf p = (1.5337577e-4f * g + (1.33998599e-3f * f + 9.61851981e-3f)) * g;
+  p = (p + (5.55032901e-2f * f + 2.40226462e-1f)) * g + (6.93147182e-1f * f + 1.0f);
   return p * (vf)(((vi)r - 0x4B400000 + 127) << 23);
 }
 
@@ -331,24 +341,26 @@ constexpr i64 ABREAST = LANES == 16 ? 8 : 4;  // rows whose sums are kept in reg
 INLINE void two_dots(const float* from, i64 step, i64 width, const float* a, const float* b,
                      v8& with_a, v8& with_b) {
   vf sums[2][GROUP];
-  for (i64 r = 0; r < GROUP; r += ABREAST) {
-    vf x[ABREAST], y[ABREAST];
-#pragma GCC unroll 8
-    for (i64 i = 0; i < ABREAST; i++) x[i] = y[i] = (vf){};
-    for (i64 d = 0; d < width; d += LANES) {
-      vf p = load(a + d), q = load(b + d);
-#pragma GCC unroll 8
-      for (i64 i = 0; i < ABREAST; i++) {
-        vf s = load(from + (r + i) * step + d);
-        x[i] += s * p;
-        y[i] += s * q;
+  for (i64 r = 0; r < GROUP; r++) {
+    const float* row = from + r * step;
+    vf x[2] = {}, y[2] = {};
+    i64 d = 0;
+    for (; d + 2 * LANES <= width; d += 2 * LANES) {
+      __builtin_prefetch(row + 8 * step + d, 1);
+#pragma GCC unroll 2
+      for (i64 i = 0; i < 2; i++) {
+        vf s = load(row + d + i * LANES);
+        x[i] += s * load(a + d + i * LANES);
+        y[i] += s * load(b + d + i * LANES);
       }
     }
-#pragma GCC unroll 8
-    for (i64 i = 0; i < ABREAST; i++) {
-      sums[0][r + i] = x[i];
-      sums[1][r + i] = y[i];
+    if (d < width) {
+      vf s = load(row + d);
+      x[0] += s * load(a + d);
+      y[0] += s * load(b + d);
     }
+    sums[0][r] = x[0] + x[1];
+    sums[1][r] = y[0] + y[1];
   }
   with_a = sums_of(sums[0]);
   with_b = sums_of(sums[1]);
@@ -774,6 +786,9 @@ struct Mamba2Spans {
   }
 };
 
+#ifndef AHEAD
+#define AHEAD 64
+#endif
 struct Mamba2Rows {
   const Mamba2& call;
   Mamba2Spans source;
@@ -823,26 +838,26 @@ struct Mamba2Rows {
     vf keep = splat(decay[j]);
     for (i64 r = part.begin; r < part.end; r += GROUP) {
       vf sums[GROUP];
-      for (i64 half = 0; half < GROUP; half += 4) {
-        vf w[4], y4[4];
-#pragma GCC unroll 4
-        for (i64 i = 0; i < 4; i++) {
-          w[i] = splat(written[j * rows + r + half + i]);
-          y4[i] = (vf){};
+      for (i64 i = 0; i < GROUP; i++) {
+        const float* source = from + (r + i) * from_step;
+        float* target = to + (r + i) * to_step;
+        vf w = splat(written[j * rows + r + i]), sum = {}, other = {};
+        i64 d = 0;
+        for (; d + 2 * LANES <= wide; d += 2 * LANES) {
+          __builtin_prefetch(source + AHEAD * LANES + d, 1);
+          vf h = keep * load(source + d) + w * load(in + d);
+          vf g = keep * load(source + d + LANES) + w * load(in + d + LANES);
+          store(target + d, h);
+          store(target + d + LANES, g);
+          sum += h * load(out + d);
+          other += g * load(out + d + LANES);
         }
-        const float* source = from + (r + half) * from_step;
-        float* target = to + (r + half) * to_step;
-        for (i64 d = 0; d < wide; d += LANES) {
-          vf p = load(in + d), q = load(out + d);
-#pragma GCC unroll 4
-          for (i64 i = 0; i < 4; i++) {
-            vf h = keep * load(source + i * from_step + d) + w[i] * p;
-            store(target + i * to_step + d, h);
-            y4[i] += h * q;
-          }
+        if (d < wide) {
+          vf h = keep * load(source + d) + w * load(in + d);
+          store(target + d, h);
+          sum += h * load(out + d);
         }
-#pragma GCC unroll 4
-        for (i64 i = 0; i < 4; i++) sums[half + i] = y4[i];
+        sums[i] = sum + other;
       }
       *(v8_any*)(y + j * rows + r) = sums_of(sums);
     }
@@ -857,6 +872,9 @@ struct Mamba2Rows {
 
 // ---- lightning attention ----
 
+#ifndef AHEAD_ROWS
+#define AHEAD_ROWS 4
+#endif
 struct LinearSpans {
   const Linear& call;
 
@@ -899,27 +917,27 @@ struct LinearSpans {
   }
 };
 
-// N registers of columns, all rows of the state: to = keep from + k v^T, o = q to
+// N rows of the state over n columns: to = keep from + k v^T, o += q to
 template <i64 N>
-INLINE void advance_columns(const float* from, i64 from_step, float* to, i64 to_step, i64 rows,
-                            const float* q, const float* k, const float* v, float keep, float* o) {
-  vf value[N], sum[N], factor = splat(keep);
-#pragma GCC unroll 4
+INLINE void advance_keys(const float* from, i64 from_step, float* to, i64 to_step, i64 n,
+                         const float* q, const float* k, const float* v, float keep, float* o) {
+  vf key[N], query[N], factor = splat(keep);
+#pragma GCC unroll 2
   for (i64 i = 0; i < N; i++) {
-    value[i] = load(v + i * LANES);
-    sum[i] = (vf){};
+    key[i] = splat(k[i]);
+    query[i] = splat(q[i]);
   }
-  for (i64 d = 0; d < rows; d++) {
-    vf key = splat(k[d]), query = splat(q[d]);
-#pragma GCC unroll 4
+  for (i64 c = 0; c < n; c += LANES) {
+    vf value = load(v + c), sum = load(o + c);
+#pragma GCC unroll 2
     for (i64 i = 0; i < N; i++) {
-      vf h = factor * load(from + d * from_step + i * LANES) + key * value[i];
-      store(to + d * to_step + i * LANES, h);
-      sum[i] += query * h;
+      __builtin_prefetch(from + (i + AHEAD_ROWS) * from_step + c, 1);
+      vf h = factor * load(from + i * from_step + c) + key[i] * value;
+      store(to + i * to_step + c, h);
+      sum += query[i] * h;
     }
+    store(o + c, sum);
   }
-#pragma GCC unroll 4
-  for (i64 i = 0; i < N; i++) store(o + i * LANES, sum[i]);
 }
 
 struct LinearColumns {
@@ -946,11 +964,14 @@ struct LinearColumns {
   }
 
   void step(const float* from, i64 from_step, float* to, i64 to_step, float keep, i64 n) {
-    i64 c = 0;
-    for (; c + 4 * LANES <= n; c += 4 * LANES)
-      advance_columns<4>(from + c, from_step, to + c, to_step, call.width, q, k, v + c, keep, o + c);
-    for (; c < n; c += LANES)
-      advance_columns<1>(from + c, from_step, to + c, to_step, call.width, q, k, v + c, keep, o + c);
+    i64 d = 0;
+    for (i64 c = 0; c < n; c += LANES) store(o + c, (vf){});
+    for (; d + 2 <= call.width; d += 2)
+      advance_keys<2>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
+                      keep, o);
+    if (d < call.width)
+      advance_keys<1>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
+                      keep, o);
   }
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
@@ -987,27 +1008,26 @@ struct LinearColumns {
 
 constexpr i64 BLOCK = 256;  // channels of an item at most; a multiple of NARROW
 constexpr i64 NARROW = 64;
-constexpr i64 STEPS = 16;  // tokens that stay in the first-level cache
 constexpr i64 TAPS = 4;
 
-// weights as [taps][wide] and the bias behind them, zeros past the channels
-static void lay_taps(const Conv& call, i64 wide, float* to) {
-  i64 taps = call.taps, c = 0;
-  const float* weight = call.weight;
-  for (; taps == 4 && c + 8 <= call.channels; c += 8) {
+// One block's weights as [TAPS + 1][BLOCK], the bias in the last row, zeros past the channels.
+static void lay_taps(const Conv& call, i64 begin, float* to) {
+  i64 taps = call.taps, n = least(BLOCK, call.channels - begin), c = 0;
+  const float* weight = call.weight + begin * taps;
+  for (; taps == 4 && c + 8 <= n; c += 8) {
     const v8_any* w = (const v8_any*)(weight + 4 * c);
     v8 a = w[0], b = w[1], d = w[2], e = w[3];
     v8 ab = SHUFFLE8(a, b, 0, 4, 8, 12, 1, 5, 9, 13), de = SHUFFLE8(d, e, 0, 4, 8, 12, 1, 5, 9, 13);
     *(v8_any*)(to + c) = SHUFFLE8(ab, de, 0, 1, 2, 3, 8, 9, 10, 11);
-    *(v8_any*)(to + wide + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
+    *(v8_any*)(to + BLOCK + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
     ab = SHUFFLE8(a, b, 2, 6, 10, 14, 3, 7, 11, 15);
     de = SHUFFLE8(d, e, 2, 6, 10, 14, 3, 7, 11, 15);
-    *(v8_any*)(to + 2 * wide + c) = SHUFFLE8(ab, de, 0, 1, 2, 3, 8, 9, 10, 11);
-    *(v8_any*)(to + 3 * wide + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
+    *(v8_any*)(to + 2 * BLOCK + c) = SHUFFLE8(ab, de, 0, 1, 2, 3, 8, 9, 10, 11);
+    *(v8_any*)(to + 3 * BLOCK + c) = SHUFFLE8(ab, de, 4, 5, 6, 7, 12, 13, 14, 15);
   }
-  for (; c < wide; c++)
-    for (i64 i = 0; i < taps; i++) to[i * wide + c] = c < call.channels ? weight[c * taps + i] : 0;
-  for (c = 0; c < wide; c++) to[taps * wide + c] = call.bias && c < call.channels ? call.bias[c] : 0;
+  for (; c < BLOCK; c++)
+    for (i64 i = 0; i < taps; i++) to[i * BLOCK + c] = c < n ? weight[c * taps + i] : 0;
+  for (c = 0; c < BLOCK; c++) to[TAPS * BLOCK + c] = call.bias && c < n ? call.bias[begin + c] : 0;
 }
 
 struct ConvItem {
@@ -1047,63 +1067,60 @@ static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* 
   }
 }
 
-template <i64 W, class T, bool PART>
-INLINE void convolve(const Conv& call, const ConvItem& it, i64 t, i64 stop, i64 c, const float* taps,
-                     i64 step, float* past) {
-  vf weight[W], before[W - 1];
-  i64 n = PART ? it.n - c : LANES, type = call.out.type;
+// One token's channels; ring: the last W tokens as float, this one's row being filled.
+template <i64 W, class T, bool SILU>
+INLINE void convolve(const ConvItem& it, const u8* x, u8* out, i64 type, const float* taps,
+                     float* const* ring) {
+  for (i64 c = 0; c < it.n; c += LANES) {
+    i64 left = it.n - c;
+    vf now = left >= LANES ? T::read(x + c * T::size) : read_part<T>(x + c * T::size, left);
+    store(ring[W - 1] + c, now);
+    vf y = load(taps + TAPS * BLOCK + c);
 #pragma GCC unroll 4
-  for (i64 i = 0; i < W; i++) weight[i] = load(taps + i * step + c);
-#pragma GCC unroll 4
-  for (i64 i = 0; i < W - 1; i++) before[i] = load(past + i * BLOCK + c);
-  vf bias = load(taps + W * step + c);
-  for (; t < stop; t++) {
-    const u8* from = place(call.x, it.row.first + t, 0, it.begin + c);
-    u8* to = (u8*)place(call.out, it.row.first + t, 0, it.begin + c);
-    vf x = PART ? read_part<T>(from, n) : T::read(from);
-    vf y = bias;
-#pragma GCC unroll 4
-    for (i64 i = 0; i < W - 1; i++) y += weight[i] * before[i];
-    y += weight[W - 1] * x;
-    if (call.silu) y = silu_of(y);
-#pragma GCC unroll 4
-    for (i64 i = 0; i < W - 2; i++) before[i] = before[i + 1];
-    before[W - 2] = x;
-    if (PART) for (i64 i = 0; i < n; i++) put(to, i, y[i], type);
-    else if (type == TYPE_F32) store((float*)to, y);
-    else *(vh_any*)to = type == TYPE_BF16 ? to_bf16s(y) : to_halves(y);
+    for (i64 i = 0; i < W - 1; i++) y += load(taps + i * BLOCK + c) * load(ring[i] + c);
+    y += load(taps + (W - 1) * BLOCK + c) * now;
+    if (SILU) y = silu_of(y);
+    if (left < LANES) {
+      for (i64 i = 0; i < left; i++) put(out, c + i, y[i], type);
+    } else if (type == TYPE_F32) {
+      store((float*)out + c, y);
+    } else {
+      *(vh_any*)(out + 2 * c) = type == TYPE_BF16 ? to_bf16s(y) : to_halves(y);
+    }
   }
-#pragma GCC unroll 4
-  for (i64 i = 0; i < W - 1; i++) store(past + i * BLOCK + c, before[i]);
 }
 
 template <i64 W, class T>
-static void convolve_item(const Conv& call, const ConvItem& it, i64 accepted, const float* taps,
-                          i64 step) {
-  alignas(64) float past[(TAPS - 1) * BLOCK], column[BLOCK];
-  i64 newest = call.length - 1 - call.drafts + accepted - 1;
+static void convolve_item(const Conv& call, const ConvItem& it, i64 accepted, const float* taps) {
+  alignas(64) float rows[W * BLOCK], column[BLOCK];
+  float* ring[W];
+  i64 newest = call.length - 1 - call.drafts + accepted - 1, x_step = call.x.t_step * T::size;
+  i64 out_step = call.out.t_step * SIZES[call.out.type];
   for (i64 i = 0; i < W - 1; i++) {
     if (it.row.initial >= 0) {
-      read_column(call, it.row.slots[0], newest - (W - 2) + i, it, past + i * BLOCK);
+      read_column(call, it.row.slots[0], newest - (W - 2) + i, it, rows + i * BLOCK);
     } else {
-      for (i64 c = 0; c < it.wide; c++) past[i * BLOCK + c] = 0;
+      for (i64 c = 0; c < it.wide; c++) rows[i * BLOCK + c] = 0;
     }
   }
   shift_in(call, it, accepted, column);
-  for (i64 t = 0; t < it.row.count; t += STEPS) {
-    i64 stop = least(t + STEPS, it.row.count), c = 0;
-    for (; c + LANES <= it.n; c += LANES)
-      convolve<W, T, false>(call, it, t, stop, c, taps + it.begin, step, past);
-    if (c < it.n) convolve<W, T, true>(call, it, t, stop, c, taps + it.begin, step, past);
+  for (i64 i = 0; i < W; i++) ring[i] = rows + i * BLOCK;
+  const u8* x = place(call.x, it.row.first, 0, it.begin);
+  u8* out = (u8*)place(call.out, it.row.first, 0, it.begin);
+  for (i64 t = 0; t < it.row.count; t++, x += x_step, out += out_step) {
+    if (call.silu) convolve<W, T, true>(it, x, out, call.out.type, taps, ring);
+    else convolve<W, T, false>(it, x, out, call.out.type, taps, ring);
+    float* oldest = ring[0];
+    for (i64 i = 0; i < W - 1; i++) ring[i] = ring[i + 1];
+    ring[W - 1] = oldest;
   }
 }
 
 template <i64 W>
-INLINE void convolve_as(const Conv& call, const ConvItem& it, i64 accepted, const float* taps,
-                        i64 step) {
-  if (call.x.type == TYPE_F32) convolve_item<W, F32>(call, it, accepted, taps, step);
-  else if (call.x.type == TYPE_F16) convolve_item<W, F16>(call, it, accepted, taps, step);
-  else convolve_item<W, BF16>(call, it, accepted, taps, step);
+INLINE void convolve_as(const Conv& call, const ConvItem& it, i64 accepted, const float* taps) {
+  if (call.x.type == TYPE_F32) convolve_item<W, F32>(call, it, accepted, taps);
+  else if (call.x.type == TYPE_F16) convolve_item<W, F16>(call, it, accepted, taps);
+  else convolve_item<W, BF16>(call, it, accepted, taps);
 }
 
 static void convolve_all(const Conv& call) {
@@ -1113,22 +1130,22 @@ static void convolve_all(const Conv& call) {
   i64 wide = ceil_to(call.channels, BLOCK);
   Arena arena((TAPS + 1) * wide * 4);
   float* taps = arena.floats((TAPS + 1) * wide);
-  lay_taps(call, wide, taps);
+  for (i64 c = 0; c < call.channels; c += BLOCK) lay_taps(call, c, taps + (TAPS + 1) * c);
   i64 block = live.count * wide / BLOCK < 4 * batch.threads ? NARROW : BLOCK;
   i64 blocks = (call.channels + block - 1) / block, items = live.count * blocks;
-  int threads = team(batch.threads, items, 6.0 * (double)(live.tokens + 2 * live.count) *
-                                               (double)call.channels);
+  double numbers = (double)(live.tokens + 2 * live.count) * (double)call.channels;
+  int threads = team(batch.threads, items, 6 * numbers);
   i64 chunk = share(items, threads);
 #pragma omp parallel for num_threads(threads) if (threads > 1) schedule(dynamic, chunk)
   for (i64 x = 0; x < items; x++) {
     i64 b = live.rows[x / blocks], begin = x % blocks * block;
-    i64 n = least(block, call.channels - begin);
+    i64 n = least(block, call.channels - begin), accepted = batch.accepted ? batch.accepted[b] : 1;
     ConvItem it = {row_of(batch, b), begin, n, ceil_to(n, LANES)};
     it.row.initial = batch.known[b] ? it.row.slots[0] : -1;  // one slot has every column
-    i64 accepted = batch.accepted ? batch.accepted[b] : 1;
-    if (call.taps == 2) convolve_as<2>(call, it, accepted, taps, wide);
-    else if (call.taps == 3) convolve_as<3>(call, it, accepted, taps, wide);
-    else convolve_as<4>(call, it, accepted, taps, wide);
+    const float* weights = taps + begin / BLOCK * (TAPS + 1) * BLOCK + begin % BLOCK;
+    if (call.taps == 2) convolve_as<2>(call, it, accepted, weights);
+    else if (call.taps == 3) convolve_as<3>(call, it, accepted, weights);
+    else convolve_as<4>(call, it, accepted, weights);
   }
 }
 
