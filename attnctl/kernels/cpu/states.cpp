@@ -259,6 +259,7 @@ INLINE i64 share(i64 items, i64 threads) { return most(1, items / (16 * threads)
 
 constexpr i64 CHUNK = 8;   // tokens that are made ready together
 constexpr i64 GROUP = 8;   // rows of a state that advance together
+constexpr i64 AHEAD = 512;   // numbers of a state that are asked for before they are needed
 constexpr i64 NEAR = 2048;  // numbers of a state that stay in the first-level cache for a chunk
 
 struct Stretch {  // CHUNK tokens of one sequence and head, rows begin to end - 1 of its state
@@ -308,12 +309,15 @@ struct Range {
 };
 
 // Every sequence, head and part of a head's rows. rows: of a head; least_rows: of a part, which has
-// a multiple of them; per_token: operations. Op: run(row, head, begin, end).
+// a multiple of them; per_token: operations. Op: together(call, live), the heads that one item
+// takes, and run(row, head, begin, end) for those from `head` on.
 template <class Op, class Call>
 static void run_all(const Call& call, i64 heads, i64 rows, i64 least_rows, double per_token) {
   const Batch& batch = call.batch;
   Live live(batch);
   if (!live.count) return;
+  i64 together = Op::together(call, live);
+  heads /= together;
   i64 parts = parts_of(rows, least_rows, live.count * heads, batch.threads);
   i64 step = ceil_to((rows + parts - 1) / parts, least_rows);
   parts = (rows + step - 1) / step;
@@ -322,11 +326,11 @@ static void run_all(const Call& call, i64 heads, i64 rows, i64 least_rows, doubl
   i64 chunk = share(items, threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
-    Arena arena(Op::bytes(call, least(step, rows)));
-    Op op(call, least(step, rows), arena);
+    Arena arena(Op::bytes(call, least(step, rows), together));
+    Op op(call, least(step, rows), together, arena);
 #pragma omp for schedule(dynamic, chunk)
     for (i64 x = 0; x < items; x++) {
-      i64 part = x % parts, head = x / parts % heads;
+      i64 part = x % parts, head = x / parts % heads * together;
       Row row = row_of(batch, live.rows[x / parts / heads]);
       op.run(row, head, part * step, least(rows, (part + 1) * step));
     }
@@ -389,12 +393,14 @@ struct GdnRows {
   float *k, *q, *gates, *gated_k, *gated_q, *v, *o, *carried, *zeros;
   float decay[CHUNK < LANES ? LANES : CHUNK], beta[CHUNK], overlap[CHUNK];
 
-  static i64 bytes(const Gdn& call, i64 part) {
+  static i64 together(const Gdn&, const Live&) { return 1; }
+
+  static i64 bytes(const Gdn& call, i64 part, i64) {
     i64 wide = ceil_to(call.width, LANES), rows = ceil_to(part, GROUP);
     return (CHUNK * (5 * wide + 2 * ceil_to(rows, LANES)) + (rows + 1) * wide + 64) * 4 + 1024;
   }
 
-  GdnRows(const Gdn& call, i64 part, Arena& arena) : call(call), width(call.width) {
+  GdnRows(const Gdn& call, i64 part, i64, Arena& arena) : call(call), width(call.width) {
     wide = ceil_to(width, LANES);
     rows = ceil_to(ceil_to(part, GROUP), LANES);
     arena.take(CHUNK * wide, k, q, gates, gated_k, gated_q);
@@ -488,12 +494,14 @@ struct Mamba1Rows {
   float *x, *dt, *written, *b, *c, *y, *gate, *rates, *carried, *zeros;
   const float* a;
 
-  static i64 bytes(const Mamba1& call, i64 part) {
+  static i64 together(const Mamba1&, const Live&) { return 1; }
+
+  static i64 bytes(const Mamba1& call, i64 part, i64) {
     i64 wide = ceil_to(call.width, LANES), rows = ceil_to(ceil_to(part, GROUP), LANES);
     return (CHUNK * (5 * rows + 2 * wide) + (2 * rows + 1) * wide + 64) * 4 + 1024;
   }
 
-  Mamba1Rows(const Mamba1& call, i64 part, Arena& arena) : call(call), width(call.width) {
+  Mamba1Rows(const Mamba1& call, i64 part, i64, Arena& arena) : call(call), width(call.width) {
     wide = ceil_to(width, LANES);
     padded = ceil_to(part, GROUP);
     rows = ceil_to(padded, LANES);
@@ -577,13 +585,14 @@ struct Mamba1Rows {
 
 // ---- state-space duality ----
 
-// dt of a token's head, as the recurrence uses it
-INLINE float time_step(const Mamba2& call, i64 token, i64 head) {
-  float dt = read_number(call.dt, token, head);
-  if (call.dt_bias) dt += call.dt_bias[head];
-  if (call.softplus) dt = softplus_of(splat(dt))[0];
-  dt = dt < (float)call.least ? (float)call.least : dt;
-  return dt > (float)call.most ? (float)call.most : dt;
+// dt of n tokens of a head, as the recurrence uses it
+INLINE void time_steps(const Mamba2& call, i64 head, float* dt, i64 n) {
+  float bias = call.dt_bias ? call.dt_bias[head] : 0;
+  for (i64 i = 0; i < n; i += LANES) {
+    vf x = load(dt + i) + bias;
+    if (call.softplus) x = softplus_of(x);
+    store(dt + i, within(x, (float)call.least, (float)call.most));
+  }
 }
 
 // y + d x, gated, from row `at` of the head on
@@ -603,45 +612,50 @@ INLINE void leave_mamba2(const Mamba2& call, i64 token, i64 head, i64 at, i64 n,
 
 // ---- many tokens at once: attention without softmax whose weights decay with distance ----
 
-constexpr i64 SPAN = 24;                         // tokens; a multiple of MR
-constexpr i64 ACROSS = ceil_to(SPAN, PANEL);     // the same in whole panels
-constexpr i64 WORTHWHILE = 12;                   // a shorter row goes token by token
+constexpr i64 SPAN = 24;                      // tokens; a multiple of MR
+constexpr i64 ACROSS = ceil_to(SPAN, PANEL);  // the same in whole panels
+constexpr i64 WORTHWHILE = 12;                // a shorter row goes token by token
+constexpr i64 TOGETHER = 65536;               // numbers of the states of heads that share keys
 
-// Source: columns(token, head, begin, n, to) gives a token's v, keys and queries its k and q,
-// log_decay its step, load and save a state [depth][columns] in panels, leave(token, ...) an output.
+// Heads of one group advance together: they share queries, keys and the products of the two.
+// Source: read_query and read_key give a token's, read_steps the heads' decays and what the values
+// are multiplied with, load_state and save_state one [depth][columns] in panels, leave(token, ...) an output.
 template <class Source>
 struct Spans {
   const Source& source;
-  i64 depth, tall, deep, columns;  // tall: rows of a panel of the state
-  float *state, *queries, *keys, *scores, *between, *values, *sums, *row;
-  float decay[SPAN], since[SPAN];
+  i64 depth, tall, deep, columns, heads;  // tall: rows of a panel of the state
+  float *states, *queries, *keys, *products, *scores, *between, *values, *sums, *row;
+  float decay[ACROSS], factor[ACROSS], since[ACROSS];
 
-  static i64 bytes(i64 depth, i64 part) {
+  static i64 bytes(i64 depth, i64 part, i64 heads) {
     i64 deep = ceil_to(ceil_to(depth, MR), 16), columns = ceil_to(part, PANEL);
-    i64 floats = deep * columns + SPAN * deep + deep * ACROSS + 2 * SPAN * ACROSS +
+    i64 floats = heads * deep * columns + SPAN * deep + deep * ACROSS + 3 * SPAN * ACROSS +
                  2 * SPAN * columns + most(columns, deep) * 8;
     return floats * 4 + 2048;
   }
 
-  Spans(const Source& source, i64 depth, i64 part, Arena& arena) : source(source), depth(depth) {
+  Spans(const Source& source, i64 depth, i64 part, i64 heads, Arena& arena)
+      : source(source), depth(depth), heads(heads) {
     deep = ceil_to(ceil_to(depth, MR), 16);
-    columns = ceil_to(part, PANEL);
     tall = ceil_to(depth, MR);
-    state = arena.floats(tall * columns);
+    columns = ceil_to(part, PANEL);
+    states = arena.floats(heads * tall * columns);
     queries = arena.floats(SPAN * deep);
     keys = arena.floats(deep * ACROSS);
-    arena.take(SPAN * ACROSS, scores, between);
+    arena.take(SPAN * ACROSS, products, scores, between);
     arena.take(SPAN * columns, values, sums);
     row = arena.floats(most(columns, deep) * 8);
   }
 
-  // queries [SPAN][deep], keys transposed [deep][ACROSS], values [panel][SPAN][PANEL]
-  void make_ready(i64 first, i64 n, i64 head, i64 begin, i64 width) {
-    for (i64 i = 0; i < SPAN; i++) {
+  float* state_of(i64 head) const { return states + head * tall * columns; }
+
+  // queries [SPAN][deep], keys transposed [deep][ACROSS], and the products of those in sight
+  void open_group(i64 first, i64 n, i64 head) {
+    for (i64 i = 0; i < ceil_to(n, MR); i++) {
       if (i < n) source.read_query(first + i, head, queries + i * deep, deep);
       else for (i64 d = 0; d < deep; d++) queries[i * deep + d] = 0;
     }
-    for (i64 i = 0; i < ACROSS; i += 8) {
+    for (i64 i = 0; i < ceil_to(n, PANEL); i += 8) {
       for (i64 x = 0; x < 8; x++) {
         if (i + x < n) source.read_key(first + i + x, head, row + x * deep, deep);
         else for (i64 d = 0; d < deep; d++) row[x * deep + d] = 0;
@@ -653,46 +667,42 @@ struct Spans {
         for (i64 x = 0; x < 8; x++) *(v8_any*)(keys + (d + x) * ACROSS + i) = block[x];
       }
     }
-    for (i64 i = 0; i < n; i++) {
-      decay[i] = source.read_decay(first + i, head);
-      source.read_value(first + i, head, begin, width, row, columns);
-      for (i64 c = 0; c < columns; c += LANES)
-        store(values + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL, load(row + c));
-    }
+    for (i64 i = 0; i < n; i += MR)
+      for (i64 c = 0; c < least(i + MR, n); c += PANEL)
+        product<false>(depth, queries + i * deep, deep, keys + c, ACROSS, products + i * ACROSS + c,
+                       ACROSS);
   }
 
-  // between[i][j]: the decay from token j to token i; since[i]: from before the first to token i
-  void spread_decay(i64 n) {
-    for (i64 i = 0; i < SPAN; i++) {
+  // values [panel][SPAN][PANEL]; between[i][j]: the decay from token j to token i; since[i]: from
+  // before the first to token i
+  void open_head(i64 first, i64 n, i64 head, i64 begin, i64 width) {
+    source.read_steps(first, n, head, decay, factor);
+    for (i64 i = 0; i < n; i++) {
+      source.read_value(first + i, head, begin, width, row, columns);
+      vf by = splat(factor[i]);
+      for (i64 c = 0; c < columns; c += LANES)
+        store(values + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL, by * load(row + c));
+    }
+    for (i64 i = 0; i < ceil_to(n, MR); i++) {
       float* now = between + i * ACROSS;
-      for (i64 j = 0; j < ACROSS; j += LANES)
+      for (i64 j = 0; j < ceil_to(n, PANEL); j += LANES)
         store(now + j, i && i < n ? load(now - ACROSS + j) * decay[i] : (vf){});
       if (i < n) now[i] = 1;
       since[i] = i < n ? (i ? since[i - 1] : 1) * decay[i] : 0;
+      i64 seen = least(i / MR * MR + MR, n);
+      for (i64 j = 0; j < seen; j += LANES)
+        store(scores + i * ACROSS + j, load(products + i * ACROSS + j) * load(now + j));
     }
   }
 
-  void weigh(i64 n) {
-    for (i64 i = 0; i < n; i += MR) {
-      for (i64 c = 0; c < ceil_to(least(i + MR, n), PANEL); c += PANEL)
-        product<false>(depth, queries + i * deep, deep, keys + c, ACROSS, scores + i * ACROSS + c,
-                       ACROSS);
-      for (i64 x = i; x < i + MR; x++) {
-        for (i64 j = 0; j < ceil_to(least(i + MR, n), PANEL); j += LANES)
-          store(scores + x * ACROSS + j,
-                load(scores + x * ACROSS + j) * load(between + x * ACROSS + j));
-      }
-    }
-  }
-
-  void advance(i64 n) {
-    for (i64 i = 0; i < n; i++)
-      over(queries + i * deep, deep, [=](vf x) { return x * since[i]; });
+  void advance(i64 n, float* state) {
     float* last = between + (n - 1) * ACROSS;
     for (i64 c = 0; c < columns; c += PANEL) {
       float *held = state + c * tall, *v = values + c * SPAN, *o = sums + c * SPAN;
       for (i64 i = 0; i < n; i += MR) {
         product<false>(depth, queries + i * deep, deep, held, PANEL, o + i * PANEL, PANEL);
+        for (i64 x = i; x < i + MR; x++)
+          over(o + x * PANEL, PANEL, [=](vf y) { return y * since[x]; });
         product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL, PANEL);
       }
       for (i64 j = 0; j < n; j++) over(v + j * PANEL, PANEL, [=](vf x) { return x * last[j]; });
@@ -703,21 +713,24 @@ struct Spans {
 
   void run(const Batch& batch, const Row& item, i64 head, i64 begin, i64 end) {
     i64 width = end - begin;
-    source.load(item.initial, head, begin, width, *this);
+    for (i64 h = 0; h < heads; h++)
+      source.load_state(item.initial, head + h, begin, width, *this, state_of(h));
     for (i64 t = 0; t < item.count; t += SPAN) {
-      i64 n = least(SPAN, item.count - t);
-      make_ready(item.first + t, n, head, begin, width);
-      spread_decay(n);
-      weigh(n);
-      advance(n);
-      for (i64 i = 0; i < n; i++) {
-        for (i64 c = 0; c < columns; c += LANES)
-          store(row + c, load(sums + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL));
-        source.leave(item.first + t + i, head, begin, width, row, row + columns);
+      i64 first = item.first + t, n = least(SPAN, item.count - t);
+      open_group(first, n, head);
+      for (i64 h = 0; h < heads; h++) {
+        open_head(first, n, head + h, begin, width);
+        advance(n, state_of(h));
+        for (i64 i = 0; i < n; i++) {
+          for (i64 c = 0; c < columns; c += LANES)
+            store(row + c, load(sums + c / PANEL * PANEL * SPAN + i * PANEL + c % PANEL));
+          source.leave(first + i, head + h, begin, width, row, row + columns);
+        }
       }
     }
     i64 kept = keep_of(batch, item, item.count - 1);
-    if (kept >= 0) source.save(kept, head, begin, width, *this);
+    for (i64 h = 0; kept >= 0 && h < heads; h++)
+      source.save_state(kept, head + h, begin, width, *this, state_of(h));
   }
 };
 
@@ -734,27 +747,28 @@ struct Mamba2Spans {
   void read_key(i64 token, i64 head, float* to, i64 padded) const {
     read_view(call.b, token, group_of(head), 0, call.width, to, padded);
   }
-  float read_decay(i64 token, i64 head) const {
-    return exp_of(splat(time_step(call, token, head) * call.a[head]))[0];
+  void read_steps(i64 first, i64 n, i64 head, float* decay, float* dt) const {
+    for (i64 i = 0; i < n; i++) dt[i] = read_number(call.dt, first + i, head);
+    time_steps(call, head, dt, n);
+    for (i64 i = 0; i < n; i += LANES) store(decay + i, exp_of(load(dt + i) * call.a[head]));
   }
   void read_value(i64 token, i64 head, i64 begin, i64 n, float* to, i64 padded) const {
-    float dt = time_step(call, token, head);
     read_view(call.x, token, head, begin, n, to, padded);
-    over(to, padded, [=](vf x) { return x * dt; });
   }
 
   u8* slot(i64 slot, i64 head, i64 row) const {
     return slot_at(call.pool, slot, (head * call.width_v + row) * call.width);
   }
 
-  void load(i64 from, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s) const {
+  void load_state(i64 from, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s,
+            float* state) const {
     for (i64 c = 0; c < s.columns; c += 8) {
       for (i64 x = 0; x < 8; x++) {
         i64 known = from >= 0 && c + x < n ? call.width : 0;
         const u8* at = known ? slot(from, head, begin + c + x) : nullptr;
         read_row(at, call.pool.type, known, s.row + x * s.deep, s.deep);
       }
-      float* panel = s.state + c / PANEL * PANEL * s.tall + c % PANEL;
+      float* panel = state + c / PANEL * PANEL * s.tall + c % PANEL;
       for (i64 d = 0; d < s.tall; d += 8) {
         v8 block[8];
         for (i64 x = 0; x < 8; x++) block[x] = *(v8_any*)(s.row + x * s.deep + d);
@@ -765,9 +779,10 @@ struct Mamba2Spans {
     }
   }
 
-  void save(i64 to, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s) const {
+  void save_state(i64 to, i64 head, i64 begin, i64 n, const Spans<Mamba2Spans>& s,
+            float* state) const {
     for (i64 c = 0; c < ceil_to(n, 8); c += 8) {
-      const float* panel = s.state + c / PANEL * PANEL * s.tall + c % PANEL;
+      const float* panel = state + c / PANEL * PANEL * s.tall + c % PANEL;
       for (i64 d = 0; d < s.tall; d += 8) {
         v8 block[8] = {};
         for (i64 x = 0; x < least(8, s.tall - d); x++)
@@ -786,25 +801,36 @@ struct Mamba2Spans {
   }
 };
 
-#ifndef AHEAD
-#define AHEAD 64
-#endif
 struct Mamba2Rows {
   const Mamba2& call;
   Mamba2Spans source;
   Spans<Mamba2Spans> spans;
   i64 width, wide, rows;
   float *x, *written, *b, *c, *y, *gate, *carried, *zeros;
-  float decay[CHUNK];
+  float decay[CHUNK < LANES ? LANES : CHUNK], dt[CHUNK < LANES ? LANES : CHUNK];
 
-  static i64 bytes(const Mamba2& call, i64 part) {
-    i64 wide = ceil_to(call.width, LANES), rows = ceil_to(ceil_to(part, GROUP), LANES);
-    i64 floats = CHUNK * (4 * rows + 2 * wide) + (rows + 1) * wide + 64;
-    return floats * 4 + 1024 + Spans<Mamba2Spans>::bytes(call.width, part);
+  // heads of a group, where there are rows to advance many tokens at once
+  static i64 together(const Mamba2& call, const Live& live) {
+    i64 heads = live.longest < WORTHWHILE ? 1 : call.heads / call.groups;
+    i64 wanted = call.batch.threads > 1 ? 4 * call.batch.threads : 1;
+    for (i64 n = heads; n > 1; n--) {
+      bool enough = live.count * call.heads / n >= wanted;
+      if (heads % n == 0 && enough && n * call.width * call.width_v <= TOGETHER) return n;
+    }
+    return 1;
   }
 
-  Mamba2Rows(const Mamba2& call, i64 part, Arena& arena)
-      : call(call), source{call}, spans(source, call.width, part, arena), width(call.width) {
+  static i64 bytes(const Mamba2& call, i64 part, i64 heads) {
+    i64 wide = ceil_to(call.width, LANES), rows = ceil_to(ceil_to(part, GROUP), LANES);
+    i64 floats = CHUNK * (4 * rows + 2 * wide) + (rows + 1) * wide + 64;
+    return floats * 4 + 1024 + Spans<Mamba2Spans>::bytes(call.width, part, heads);
+  }
+
+  Mamba2Rows(const Mamba2& call, i64 part, i64 heads, Arena& arena)
+      : call(call),
+        source{call},
+        spans(source, call.width, part, heads, arena),
+        width(call.width) {
     wide = ceil_to(width, LANES);
     rows = ceil_to(ceil_to(part, GROUP), LANES);
     arena.take(CHUNK * rows, x, written, y, gate);
@@ -816,20 +842,20 @@ struct Mamba2Rows {
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
     if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
-    recur(*this, call.batch, call.pool, row, head, call.width_v, begin, end);
+    for (i64 h = head; h < head + spans.heads; h++)
+      recur(*this, call.batch, call.pool, row, h, call.width_v, begin, end);
   }
 
   void make_ready(const Stretch& s) {
-    i64 group = s.head / (call.heads / call.groups);
+    i64 group = source.group_of(s.head);
+    source.read_steps(s.first, s.count, s.head, decay, dt);
     for (i64 j = 0; j < s.count; j++) {
       i64 t = s.first + j;
-      float dt = time_step(call, t, s.head);
-      decay[j] = exp_of(splat(dt * call.a[s.head]))[0];
       read_view(call.b, t, group, 0, width, b + j * wide, wide);
       read_view(call.c, t, group, 0, width, c + j * wide, wide);
       read_view(call.x, t, s.head, s.begin, s.end - s.begin, x + j * rows, rows);
       for (i64 i = 0; i < rows; i += LANES)
-        store(written + j * rows + i, load(x + j * rows + i) * dt);
+        store(written + j * rows + i, load(x + j * rows + i) * dt[j]);
     }
   }
 
@@ -844,7 +870,7 @@ struct Mamba2Rows {
         vf w = splat(written[j * rows + r + i]), sum = {}, other = {};
         i64 d = 0;
         for (; d + 2 * LANES <= wide; d += 2 * LANES) {
-          __builtin_prefetch(source + AHEAD * LANES + d, 1);
+          __builtin_prefetch(source + AHEAD + d, 1);
           vf h = keep * load(source + d) + w * load(in + d);
           vf g = keep * load(source + d + LANES) + w * load(in + d + LANES);
           store(target + d, h);
@@ -872,9 +898,6 @@ struct Mamba2Rows {
 
 // ---- lightning attention ----
 
-#ifndef AHEAD_ROWS
-#define AHEAD_ROWS 4
-#endif
 struct LinearSpans {
   const Linear& call;
 
@@ -886,7 +909,13 @@ struct LinearSpans {
   void read_key(i64 token, i64 head, float* to, i64 padded) const {
     read_view(call.k, token, head, 0, call.width, to, padded);
   }
-  float read_decay(i64, i64 head) const { return exp_of(splat(-call.slope[head]))[0]; }
+  void read_steps(i64, i64 n, i64 head, float* decay, float* factor) const {
+    float keep = exp_of(splat(-call.slope[head]))[0];
+    for (i64 i = 0; i < n; i++) {
+      decay[i] = keep;
+      factor[i] = 1;
+    }
+  }
   void read_value(i64 token, i64 head, i64 begin, i64 n, float* to, i64 padded) const {
     read_view(call.v, token, head, begin, n, to, padded);
   }
@@ -895,21 +924,23 @@ struct LinearSpans {
     return slot_at(call.pool, slot, (head * call.width + row) * call.width_v + column);
   }
 
-  void load(i64 from, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s) const {
+  void load_state(i64 from, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s,
+            float* state) const {
     for (i64 c = 0; c < s.columns; c += PANEL) {
       for (i64 d = 0; d < s.tall; d++) {
         i64 known = from >= 0 && d < call.width ? least(PANEL, n - c) : 0;
         const u8* at = known ? slot(from, head, d, begin + c) : nullptr;
-        read_row(at, call.pool.type, known, s.state + c * s.tall + d * PANEL, PANEL);
+        read_row(at, call.pool.type, known, state + c * s.tall + d * PANEL, PANEL);
       }
     }
   }
 
-  void save(i64 to, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s) const {
+  void save_state(i64 to, i64 head, i64 begin, i64 n, const Spans<LinearSpans>& s,
+            float* state) const {
     for (i64 c = 0; c < n; c += PANEL)
       for (i64 d = 0; d < call.width; d++)
         write_row(slot(to, head, d, begin + c), call.pool.type, least(PANEL, n - c),
-                  s.state + c * s.tall + d * PANEL);
+                  state + c * s.tall + d * PANEL);
   }
 
   void leave(i64 token, i64 head, i64 begin, i64 n, float* y, float*) const {
@@ -931,7 +962,7 @@ INLINE void advance_keys(const float* from, i64 from_step, float* to, i64 to_ste
     vf value = load(v + c), sum = load(o + c);
 #pragma GCC unroll 2
     for (i64 i = 0; i < N; i++) {
-      __builtin_prefetch(from + (i + AHEAD_ROWS) * from_step + c, 1);
+      __builtin_prefetch(from + (i + 4) * from_step + c, 1);
       vf h = factor * load(from + i * from_step + c) + key[i] * value;
       store(to + i * to_step + c, h);
       sum += query[i] * h;
@@ -947,14 +978,16 @@ struct LinearColumns {
   i64 columns, deep;
   float *q, *k, *v, *o, *carried, *zeros;
 
-  static i64 bytes(const Linear& call, i64 part) {
+  static i64 together(const Linear&, const Live&) { return 1; }
+
+  static i64 bytes(const Linear& call, i64 part, i64) {
     i64 columns = ceil_to(part, LANES), deep = ceil_to(call.width, LANES);
     return (2 * deep + (3 + call.width) * columns + 128) * 4 + 1024 +
-           Spans<LinearSpans>::bytes(call.width, part);
+           Spans<LinearSpans>::bytes(call.width, part, 1);
   }
 
-  LinearColumns(const Linear& call, i64 part, Arena& arena)
-      : call(call), source{call}, spans(source, call.width, part, arena) {
+  LinearColumns(const Linear& call, i64 part, i64, Arena& arena)
+      : call(call), source{call}, spans(source, call.width, part, 1, arena) {
     columns = ceil_to(part, LANES);
     deep = ceil_to(call.width, LANES);
     arena.take(deep, q, k);
@@ -984,7 +1017,8 @@ struct LinearColumns {
       const u8* from = known ? source.slot(row.initial, head, d, begin) : nullptr;
       read_row(from, pool.type, known ? n : 0, carried + d * columns, padded);
     }
-    float keep = source.read_decay(0, head);
+    float keep, one;
+    source.read_steps(0, 1, head, &keep, &one);
     for (i64 t = 0; t < row.count; t++) {
       source.read_query(row.first + t, head, q, deep);
       source.read_key(row.first + t, head, k, deep);
