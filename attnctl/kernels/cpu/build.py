@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -21,7 +22,6 @@ import msgspec
 from attnctl.findings import Finding, met, unmet
 from attnctl.probe.host import Host, HostError, env
 
-SOURCE = Path(__file__).with_name("paged.cpp")
 CODE = "cpu_kernel"
 WANTED = "the C++ kernel, built by the system's compiler"
 
@@ -30,6 +30,8 @@ _FLAGS = (
     "-x c++ -std=c++17 -O3 -ffp-contract=fast -fno-exceptions -fno-rtti -fno-math-errno "
     "-fPIC -shared -w"
 )
+
+_INCLUDE = re.compile(rb'^#include "([\w.]+)"', re.MULTILINE)
 
 _X86 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
 # GCC's vectors of 64 bytes need all of these to be single instructions
@@ -82,14 +84,14 @@ def cache_folder(environ: Mapping[str, str]) -> Path | None:
     return next((folder for folder in choices if _usable(folder)), None)
 
 
-def build_paged(host: Host) -> Built:
-    """The paged kernels for this machine's usable instructions."""
+def build_here(host: Host, source: Path) -> Built:
+    """The shared object of `source` for this machine's usable instructions."""
     from attnctl.probe.cpu import probe_cpu
     from attnctl.probe.ledger import Ledger
 
     cpu = probe_cpu(host, Ledger())
     names = ("CC", "PATH", "XDG_CACHE_HOME", "HOME", "TMPDIR")
-    return build(SOURCE, isa_flags(cpu.arch, cpu.isa), _environ(host, names))
+    return build(source, isa_flags(cpu.arch, cpu.isa), _environ(host, names))
 
 
 def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> Built:
@@ -100,7 +102,7 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
     folder = cache_folder(environ)
     if folder is None:
         return _failed("no folder for the build can be written", "set XDG_CACHE_HOME")
-    text, problem = source.read_bytes(), ""
+    text, problem = _text(source), ""
     for command in commands:
         version = _version(command)
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
@@ -115,6 +117,13 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
                 return Built(str(target), met(CODE, WANTED, said, str(target)))
             problem = problem or f"{' '.join(command)}: {failure}"
     return _failed(problem)
+
+
+def _text(source: Path) -> bytes:
+    """The source and the files beside it that it includes: what a build depends on."""
+    text = source.read_bytes()
+    beside = [source.with_name(name.decode()) for name in _INCLUDE.findall(text)]
+    return b"\0".join([text, *(path.read_bytes() for path in beside)])
 
 
 def _environ(host: Host, names: Iterable[str]) -> dict[str, str]:
