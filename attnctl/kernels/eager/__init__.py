@@ -1,5 +1,5 @@
 """State-space operations in plain torch, float32, every row of a batch at once.
 
-What runs on a processor without a compiled kernel: one step over all sequences per token, so that
+What runs on a processor without a compiler, and in float64: one step over all sequences per token, so that
 decoding is a handful of torch calls however many sequences there are.
 """
