@@ -248,9 +248,9 @@ INLINE i64 parts_of(i64 rows, i64 least_rows, i64 items, i64 threads) {
   return most(1, least(wanted, rows / least_rows));
 }
 
+// threads that are worth waking: each has work for some microseconds
 INLINE int team(i64 threads, i64 items, double operations) {
-  // waking threads costs as much as this many operations
-  return operations < 40000 ? 1 : (int)least(threads, items);
+  return (int)least(least(threads, items), 1 + (i64)(operations / 100000));
 }
 
 INLINE i64 share(i64 items, i64 threads) { return most(1, items / (16 * threads)); }
@@ -276,7 +276,8 @@ static void recur(Op& op, const Batch& batch, const Pool& pool, const Row& row, 
   i64 size = SIZES[pool.type], last = keep_of(batch, row, 0);
   float* carried = op.carried;
   // a single token's state goes from slot to slot
-  bool direct = row.count == 1 && pool.type == TYPE_F32 && wide == width && padded == n && last >= 0;
+  bool direct = row.count == 1 && pool.type == TYPE_F32 && last >= 0;
+  direct = direct && wide == width && padded == n;
   for (i64 t = 0; t < row.count; t += CHUNK) {
     Stretch s = {row.first + t, least(CHUNK, row.count - t), head, begin, end};
     op.make_ready(s);
@@ -296,8 +297,10 @@ static void recur(Op& op, const Batch& batch, const Pool& pool, const Row& row, 
       for (i64 j = 0; j < s.count; j++) {
         op.step(j, {r, stop}, carried, wide, carried, wide);
         i64 kept = keep_of(batch, row, t + j);
-        for (i64 i = r; kept >= 0 && i < real; i++)
-          write_row(slot_at(pool, kept, at) + i * width * size, pool.type, width, carried + i * wide);
+        for (i64 i = r; kept >= 0 && i < real; i++) {
+          u8* to = slot_at(pool, kept, at) + i * width * size;
+          write_row(to, pool.type, width, carried + i * wide);
+        }
       }
     }
     op.finish(s);
@@ -420,8 +423,8 @@ struct GdnRows {
   void to_gate(float* g, i64 n, i64 head, i64 bias_step) {
     if (call.a_log) {
       float rate = -exp_of(splat(call.a_log[head]))[0];
-      const float* bias = call.dt_bias ? call.dt_bias + head * (call.channels ? width : 1) : nullptr;
-      for (i64 i = 0; bias && i < n; i++) g[i] += bias[i * bias_step];
+      const float* bias = call.dt_bias + head * (call.channels ? width : 1);
+      for (i64 i = 0; call.dt_bias && i < n; i++) g[i] += bias[i * bias_step];
       over(g, ceil_to(n, LANES), [=](vf x) { return rate * softplus_of(x); });
     }
     over(g, ceil_to(n, LANES), [](vf x) { return exp_of(x); });
@@ -619,7 +622,8 @@ constexpr i64 TOGETHER = 65536;               // numbers of the states of heads 
 
 // Heads of one group advance together: they share queries, keys and the products of the two.
 // Source: read_query and read_key give a token's, read_steps the heads' decays and what the values
-// are multiplied with, load_state and save_state one [depth][columns] in panels, leave(token, ...) an output.
+// are multiplied with, load_state and save_state one [depth][columns] in panels, leave(token, ...)
+// an output.
 template <class Source>
 struct Spans {
   const Source& source;
@@ -703,11 +707,13 @@ struct Spans {
         product<false>(depth, queries + i * deep, deep, held, PANEL, o + i * PANEL, PANEL);
         for (i64 x = i; x < i + MR; x++)
           over(o + x * PANEL, PANEL, [=](vf y) { return y * since[x]; });
-        product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL, PANEL);
+        product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL,
+                      PANEL);
       }
       for (i64 j = 0; j < n; j++) over(v + j * PANEL, PANEL, [=](vf x) { return x * last[j]; });
       for (i64 d = 0; d < depth; d += MR)
-        product<true>(n, keys + d * ACROSS, ACROSS, v, PANEL, held + d * PANEL, PANEL, since[n - 1]);
+        product<true>(n, keys + d * ACROSS, ACROSS, v, PANEL, held + d * PANEL, PANEL,
+                      since[n - 1]);
     }
   }
 
@@ -841,7 +847,8 @@ struct Mamba2Rows {
   }
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
-    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    if (!row.verified && row.count >= WORTHWHILE)
+      return spans.run(call.batch, row, head, begin, end);
     for (i64 h = head; h < head + spans.heads; h++)
       recur(*this, call.batch, call.pool, row, h, call.width_v, begin, end);
   }
@@ -1000,15 +1007,16 @@ struct LinearColumns {
     i64 d = 0;
     for (i64 c = 0; c < n; c += LANES) store(o + c, (vf){});
     for (; d + 2 <= call.width; d += 2)
-      advance_keys<2>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
-                      keep, o);
+      advance_keys<2>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d,
+                      v, keep, o);
     if (d < call.width)
-      advance_keys<1>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
-                      keep, o);
+      advance_keys<1>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d,
+                      v, keep, o);
   }
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
-    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    if (!row.verified && row.count >= WORTHWHILE)
+      return spans.run(call.batch, row, head, begin, end);
     const Pool& pool = call.pool;
     i64 n = end - begin, padded = ceil_to(n, LANES), first = keep_of(call.batch, row, 0);
     bool direct = row.count == 1 && pool.type == TYPE_F32 && padded == n && first >= 0;
@@ -1188,25 +1196,29 @@ extern "C" {
 
 i64 attnctl_gdn(const Gdn* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<GdnRows>(*a, a->v_heads, a->width_v, 16, 4.0 * a->v_heads * a->width * a->width_v);
+  double numbers = (double)a->v_heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<GdnRows>(*a, a->v_heads, a->width_v, 16, 4 * numbers);
   return wrong;
 }
 
 i64 attnctl_mamba1(const Mamba1* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<Mamba1Rows>(*a, 1, a->channels, 64, 20.0 * a->channels * a->width);
+  double numbers = (double)a->channels * (double)a->width;
+  if (!wrong) run_all<Mamba1Rows>(*a, 1, a->channels, 64, 20 * numbers);
   return wrong;
 }
 
 i64 attnctl_mamba2(const Mamba2* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<Mamba2Rows>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  double numbers = (double)a->heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<Mamba2Rows>(*a, a->heads, a->width_v, 32, 3 * numbers);
   return wrong;
 }
 
 i64 attnctl_linear(const Linear* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<LinearColumns>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  double numbers = (double)a->heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<LinearColumns>(*a, a->heads, a->width_v, 32, 3 * numbers);
   return wrong;
 }
 
