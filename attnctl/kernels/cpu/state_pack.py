@@ -23,7 +23,7 @@ _GDN = struct.Struct(f"{_BATCH} {_POOL} {_VIEW * 6} 2P 6q d")
 _MAMBA1 = struct.Struct(f"{_BATCH} {_POOL} {_VIEW * 6} 3P 3q")
 _MAMBA2 = struct.Struct(f"{_BATCH} {_POOL} {_VIEW * 6} 3P 6q 2d")
 _LINEAR = struct.Struct(f"{_BATCH} {_POOL} {_VIEW * 4} P 3q d")
-_CONV = struct.Struct(f"{_BATCH} {_POOL} 4q {_VIEW * 2} 2P 3q")
+_CONV = struct.Struct(f"{_BATCH} {_POOL} 4q {_VIEW * 2} 2P 5q")
 
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _ABSENT = (0, 0, 0, 0)
@@ -82,6 +82,17 @@ class Call:
             tensor = tensor.to(torch.float32).contiguous()
             self.kept.append(tensor)
         return int(tensor.data_ptr())
+
+    def stored(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> tuple[int, int]:
+        """The address and type of a layer's constant as it is, zeros where it has none."""
+        if tensor is None:
+            return 0, 0
+        if tensor.shape != shape or not tensor.is_cpu:
+            self._refuse(name, tensor, shape)
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+            self.kept.append(tensor)
+        return int(tensor.data_ptr()), _type(tensor)
 
     def _refuse(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> NoReturn:
         refuse(
@@ -201,6 +212,10 @@ def _short_conv(
     state, shape = call.state, x.x.shape
     slot_step, column_step, channel_step = state.stride()
     channels, taps = shape[1], x.weight.shape[1]
+    constants = (
+        call.stored("weight", x.weight, (channels, taps)),
+        call.stored("bias", x.bias, (channels,)),
+    )
     return _CONV.pack(
         *batch,
         state.data_ptr(),
@@ -212,8 +227,8 @@ def _short_conv(
         metadata.num_spec,
         *call.rows("x", x.x, shape),
         *_out(out),
-        call.constant("weight", x.weight, (channels, taps)),
-        call.constant("bias", x.bias, (channels,)),
+        *(found[0] for found in constants),
+        *(found[1] for found in constants),
         channels,
         taps,
         x.activation == "silu",

@@ -63,8 +63,8 @@ struct Conv {
   Pool pool;
   i64 column_step, channel_step, length, drafts;
   View x, out;
-  const float *weight, *bias;  // weight: [taps][channels]
-  i64 channels, taps, silu;
+  const u8 *weight, *bias;  // weight: [channels][taps]
+  i64 weight_type, bias_type, channels, taps, silu;
 };
 
 // ---- the batch ----
@@ -1055,7 +1055,9 @@ constexpr i64 TAPS = 4;
 // One block's weights as [TAPS + 1][BLOCK], the bias in the last row, zeros past the channels.
 static void lay_taps(const Conv& call, i64 begin, float* to) {
   i64 taps = call.taps, n = least(BLOCK, call.channels - begin), c = 0;
-  const float* weight = call.weight + begin * taps;
+  alignas(64) float weight[TAPS * BLOCK];
+  read_row(call.weight + begin * taps * SIZES[call.weight_type], call.weight_type, n * taps, weight,
+           ceil_to(n * taps, LANES));
   for (; taps == 4 && c + 8 <= n; c += 8) {
     const v8_any* w = (const v8_any*)(weight + 4 * c);
     v8 a = w[0], b = w[1], d = w[2], e = w[3];
@@ -1069,7 +1071,8 @@ static void lay_taps(const Conv& call, i64 begin, float* to) {
   }
   for (; c < BLOCK; c++)
     for (i64 i = 0; i < taps; i++) to[i * BLOCK + c] = c < n ? weight[c * taps + i] : 0;
-  for (c = 0; c < BLOCK; c++) to[TAPS * BLOCK + c] = call.bias && c < n ? call.bias[begin + c] : 0;
+  const u8* bias = call.bias ? call.bias + begin * SIZES[call.bias_type] : nullptr;
+  read_row(bias, call.bias_type, bias ? n : 0, to + TAPS * BLOCK, BLOCK);
 }
 
 struct ConvItem {
@@ -1099,11 +1102,20 @@ static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* 
   const Row& row = it.row;
   i64 slot = row.slots[0], settled = call.length - call.drafts;
   i64 kept = least(settled + (row.verified ? row.count - 1 : 0), call.length);
+  bool dense = call.channel_step == 1, alike = dense && call.x.type == call.pool.type;
   for (i64 j = 0; j < kept; j++) {
-    i64 token = row.count - kept + j;
-    if (token >= 0)
-      read_view(call.x, row.first + token, 0, it.begin, it.n, column, it.wide);
-    else if (row.initial >= 0) read_column(call, slot, settled + accepted - 1 + token, it, column);
+    i64 token = row.count - kept + j, old = settled + accepted - 1 + token;
+    bool known = token < 0 && row.initial >= 0;
+    // as it lies there, where nothing has to be converted
+    if (token >= 0 ? alike : known && dense) {
+      const u8* from = token >= 0 ? place(call.x, row.first + token, 0, it.begin)
+                                  : slot_at(call.pool, slot, old * call.column_step + it.begin);
+      __builtin_memcpy(slot_at(call.pool, slot, j * call.column_step + it.begin), from,
+                       (usize)(it.n * SIZES[call.pool.type]));
+      continue;
+    }
+    if (token >= 0) read_view(call.x, row.first + token, 0, it.begin, it.n, column, it.wide);
+    else if (known) read_column(call, slot, old, it, column);
     else for (i64 c = 0; c < it.wide; c++) column[c] = 0;
     write_column(call, slot, j, it, column);
   }
@@ -1112,8 +1124,13 @@ static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* 
 // One token's channels; ring: the last W tokens as float, this one's row being filled.
 template <i64 W, class T, bool SILU>
 INLINE void convolve(const ConvItem& it, const u8* x, u8* out, i64 type, const float* taps,
-                     float* const* ring) {
+                     float* const* ring, i64 x_ahead, i64 out_ahead) {
   for (i64 c = 0; c < it.n; c += LANES) {
+    if (c * T::size % 64 == 0) {
+      // the next tokens lie in other pages, of which the processor fetches nothing by itself
+      __builtin_prefetch(x + x_ahead + c * T::size);
+      __builtin_prefetch(out + out_ahead + c * T::size, 1);
+    }
     i64 left = it.n - c;
     vf now = left >= LANES ? T::read(x + c * T::size) : read_part<T>(x + c * T::size, left);
     store(ring[W - 1] + c, now);
@@ -1150,8 +1167,12 @@ static void convolve_item(const Conv& call, const ConvItem& it, i64 accepted, co
   const u8* x = place(call.x, it.row.first, 0, it.begin);
   u8* out = (u8*)place(call.out, it.row.first, 0, it.begin);
   for (i64 t = 0; t < it.row.count; t++, x += x_step, out += out_step) {
-    if (call.silu) convolve<W, T, true>(it, x, out, call.out.type, taps, ring);
-    else convolve<W, T, false>(it, x, out, call.out.type, taps, ring);
+    i64 x_ahead = 4 * x_step, out_ahead = 4 * out_step;
+    if (call.silu) {
+      convolve<W, T, true>(it, x, out, call.out.type, taps, ring, x_ahead, out_ahead);
+    } else {
+      convolve<W, T, false>(it, x, out, call.out.type, taps, ring, x_ahead, out_ahead);
+    }
     float* oldest = ring[0];
     for (i64 i = 0; i < W - 1; i++) ring[i] = ring[i + 1];
     ring[W - 1] = oldest;
