@@ -60,7 +60,7 @@ class NativeStates:
         """
         call = Call(op, state)
         try:
-            batch = self._open(metadata, out.shape[0], state.shape[0])
+            batch = self._open(metadata, out.shape[0], state.shape[0], call.kept)
             arguments = PACKERS[op](call, inputs, batch, out, metadata)
         except Refused:
             return False
@@ -72,16 +72,17 @@ class NativeStates:
             raise InputError(f"{op}: {what}")
         return True
 
-    def _open(self, metadata: StateMetadata, tokens: int, slots: int) -> tuple[int, ...]:
+    def _open(
+        self, metadata: StateMetadata, tokens: int, slots: int, kept: list[Tensor]
+    ) -> tuple[int, ...]:
         """The members of struct Batch; a batch that several layers share is looked at once."""
         last, threads = self._batch, torch.get_num_threads()
         if last is not None and last[0] is metadata and last[1:3] == (tokens, slots):
             return (*last[3], threads)
         members, copied = _batch(metadata, tokens, slots)
-        if copied:
-            # the copies must live as long as the call, and what they copy may change after it
-            self._copies = copied
-        else:
+        # what is copied may change after this call, and the copies live as long as the call does
+        kept += copied
+        if not copied:
             self._batch = (metadata, tokens, slots, members)
         return (*members, threads)
 
