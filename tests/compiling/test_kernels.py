@@ -19,6 +19,12 @@ from tests.compiling.compiled import compiled, compiled_around
 EVERY_KERNEL = "sm_90,sm_100,sm_120,gfx942,gfx1100"
 # what the others differ in shows in the kernels that multiply
 THE_REST = "sm_80,gfx90a,gfx950,gfx1201"
+# kernels that no quick case meets, and what stands around a library's
+ONE_OR_TWO = "sm_90,gfx942"
+FURTHER = (
+    "gdn(queries=2048,kda=true,gate=true,k_heads=32,v_heads=32,head_k_dim=128,head_v_dim=128)",
+    "indexer(queries=1,contexts=8192,topk=2048)",
+)
 MOST_COMPILES = 200
 
 
@@ -28,6 +34,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmokeReport, ...]
     found = (
         compiled(cache, "--quick", "--compile-for", EVERY_KERNEL),
         compiled(cache, "--quick", "--compile-for", THE_REST, "--backend", "TRITON_ATTN"),
+        compiled(
+            cache,
+            *("--compile-for", "gfx942"),
+            *(word for case in FURTHER for word in ("--case", case)),
+        ),
     )
     return tuple(report for _, report in found)
 
@@ -42,17 +53,17 @@ def test_all_of_them_compile_within_the_limits(reports: tuple[SmokeReport, ...])
         if trial.status in BAD
     ]
     assert bad == []
-    assert [report.exit_code for report in reports] == [0, 0]
+    assert [report.exit_code for report in reports] == [0, 0, 0]
 
 
 @pytest.fixture(scope="module")
 def around(tmp_path_factory: pytest.TempPathFactory) -> tuple[Launched, ...]:
-    return compiled_around(tmp_path_factory.mktemp("around"), EVERY_KERNEL)
+    return compiled_around(tmp_path_factory.mktemp("around"), ONE_OR_TWO)
 
 
 def test_what_stands_around_a_librarys_kernel_compiles_too(around: tuple[Launched, ...]) -> None:
-    """Within the limits of every target, though no bundled backend launches it there."""
-    assert len(around) == 3 * len(EVERY_KERNEL.split(","))
+    """Within the limits of the targets, though no bundled backend launches it there."""
+    assert len(around) == 3 * len(ONE_OR_TWO.split(","))
     assert [one.kernel for one in around if one.faults()] == []
 
 
@@ -76,7 +87,7 @@ def test_no_kernel_is_left_out(
     }
     launched |= {one.kernel for one in around}
     assert written - launched == set()
-    assert len(written) >= 17
+    assert len(written) >= 31
 
 
 def test_the_matrix_units_own_instructions_are_used(reports: tuple[SmokeReport, ...]) -> None:
@@ -101,7 +112,9 @@ def test_the_matrix_units_own_instructions_are_used(reports: tuple[SmokeReport, 
         assert prefill.products == ("bf16",)
 
 
-def test_the_tests_compile_no_more_than_they_may(reports: tuple[SmokeReport, ...]) -> None:
+def test_the_tests_compile_no_more_than_they_may(
+    reports: tuple[SmokeReport, ...], around: tuple[Launched, ...]
+) -> None:
     """And every one was really compiled, by the Triton that is installed."""
     launches = {
         (one.device, launch.kernel, launch.variant)
@@ -110,5 +123,5 @@ def test_the_tests_compile_no_more_than_they_may(reports: tuple[SmokeReport, ...
         for trial in one.trials
         for launch in trial.launches
     }
-    assert 100 <= len(launches) <= MOST_COMPILES
+    assert 100 <= len(launches) + len(around) <= MOST_COMPILES
     assert all(report.triton and report.torch for report in reports)

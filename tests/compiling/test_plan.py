@@ -133,7 +133,11 @@ def test_a_target_named_twice_counts_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "arch", "most"),
-    [("TRITON_ATTN", "gfx1100", 512), ("TRITON_MLA", "gfx1100", 1792), ("TRITON_MLA", "sm_90", 512)],
+    [
+        ("TRITON_ATTN", "gfx1100", 512),
+        ("TRITON_MLA", "gfx1100", 1792),
+        ("TRITON_MLA", "sm_90", 512),
+    ],
 )
 def test_a_backend_may_state_what_it_spills_where(name: str, arch: str, most: int) -> None:
     """By the arch's prefix; the budget of a run holds everywhere else."""
