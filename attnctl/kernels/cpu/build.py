@@ -84,12 +84,17 @@ def cache_folder(environ: Mapping[str, str]) -> Path | None:
 
 def build_paged(host: Host) -> Built:
     """The paged kernels for this machine's usable instructions."""
+    return build_for(host, SOURCE)
+
+
+def build_for(host: Host, source: Path) -> Built:
+    """The shared object of `source` for this machine's usable instructions."""
     from attnctl.probe.cpu import probe_cpu
     from attnctl.probe.ledger import Ledger
 
     cpu = probe_cpu(host, Ledger())
     names = ("CC", "PATH", "XDG_CACHE_HOME", "HOME", "TMPDIR")
-    return build(SOURCE, isa_flags(cpu.arch, cpu.isa), _environ(host, names))
+    return build(source, isa_flags(cpu.arch, cpu.isa), _environ(host, names))
 
 
 def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> Built:
@@ -100,7 +105,7 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
     folder = cache_folder(environ)
     if folder is None:
         return _failed("no folder for the build can be written", "set XDG_CACHE_HOME")
-    text, problem = source.read_bytes(), ""
+    text, problem = _text(source), ""
     for command in commands:
         version = _version(command)
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
@@ -115,6 +120,11 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
                 return Built(str(target), met(CODE, WANTED, said, str(target)))
             problem = problem or f"{' '.join(command)}: {failure}"
     return _failed(problem)
+
+
+def _text(source: Path) -> bytes:
+    """The source and the headers beside it."""
+    return b"\0".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
 
 
 def _environ(host: Host, names: Iterable[str]) -> dict[str, str]:
