@@ -14,8 +14,9 @@ struct Attention {  // in the order of attnctl/kernels/cpu/call.py
   const float *sinks, *slopes;
   const i32* ranges;
   const float *key_scales, *value_scales;
+  float* lse;  // null: not wanted
   i64 query_type, cache_type, sequences, heads, kv_heads, width, value_width, page;
-  i64 query_t, query_h, out_t, out_h;  // strides in elements
+  i64 query_t, query_h, out_t, out_h, lse_t, lse_h;  // strides in elements
   i64 key_n, key_p, key_h, value_n, value_p, value_h;
   i64 key_scale_n, key_scale_p, key_scale_h, value_scale_n, value_scale_p, value_scale_h;
   i64 table_b, range_count, causal, window, window_right, chunk, threads;
@@ -201,8 +202,9 @@ INLINE void finish(const Attention& a, i64 token, i64 head, const float* sums, f
     float all = total * keep + (a.sinks ? exp2_one(sink - above) : 0);
     factor = keep / all * (float)a.value_scale;
   }
-  bool nothing = total == 0;
-  for (i64 d = 0; d < a.value_width; d++) put(to, d, nothing ? 0 : sums[d] * factor, a.query_type);
+  put_row(to, sums, a.value_width, factor, a.query_type);
+  if (total == 0) put_zeros(to, a.value_width, a.query_type);
+  if (a.lse) a.lse[token * a.lse_t + head * a.lse_h] = natural_lse(top, total);
 }
 
 // ---- work ----
