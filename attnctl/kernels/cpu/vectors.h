@@ -47,7 +47,7 @@ constexpr float NEVER = -__builtin_inff();
 INLINE vf splat(float x) { return x - (vf){}; }
 INLINE vf load(const float* p) { return *(const vf_any*)p; }
 INLINE void store(float* p, vf x) { *(vf_any*)p = x; }
-INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+INLINE vf pick(vi mask, vf a, vf b) { return mask ? a : b; }
 INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
 INLINE i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
