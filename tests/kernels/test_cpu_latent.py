@@ -132,7 +132,7 @@ def test_picked_tokens_give_dense_attention_as_long_as_all_are_picked(context, h
         assert bool((lse <= dense_lse).all())
         assert bool((lse < dense_lse).any())
         exact, _ = sparse_latent_attention(query, cache, slots, PARAMS)
-        torch.testing.assert_close(out.double(), exact, rtol=0, atol=2e-3)
+        torch.testing.assert_close(out.double(), exact, rtol=8e-3, atol=2e-3)
 
 
 @pytest.fixture(scope="module")
