@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from attnctl.assume import Assumption, assume
+from attnctl.briefs import brief_machine
+from attnctl.cache_plan import plan_cache, with_blocks
 from attnctl.costs import cost
 from attnctl.exits import InputError
 from attnctl.layer import Options
@@ -67,12 +69,22 @@ def answer(
         cost(decision, options, spec.max_position, spec.max_encoder_position)
         for decision in decisions
     ]
+    cache = plan_cache(
+        decisions,
+        costs,
+        options,
+        registry,
+        platform=machine.platform,
+        memory=_memory(machine, options, device),
+        max_position=spec.max_position,
+    )
     return report(
         spec,
         assumption,
         options,
         decisions,
-        costs=costs,
+        costs=with_blocks(costs, cache),
+        cache=cache,
         what_if=changes,
         profile=fit,
         engine=_engine(engine, spec, machine, options, decisions, environment),
@@ -112,6 +124,15 @@ def answers(
                 environment=environment,
                 memo=memo,
             )
+
+
+def _memory(machine: Machine, options: Options, device: int) -> tuple[int | None, str]:
+    """The bytes that the cache may take, and who says so."""
+    if options.cache_memory is not None:
+        return options.cache_memory, "--cache-memory"
+    return brief_machine(
+        machine, device
+    ).device.memory_bytes, "the whole device: the weights are not taken off"
 
 
 def _match(profile: Profile | None, machine: Machine, device: int) -> Match | None:

@@ -37,25 +37,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     of_encoder: bool = False
     note: str = ""
 
-    def text(self) -> str:
-        """One line for people."""
-        if self.note:
-            return self.note
-        parts = []
-        if self.token_bytes:
-            token = "token of the encoder" if self.of_encoder else "token"
-            parts.append(f"{_size(self.token_bytes)} per {token} over {self.layers} layers")
-        if self.state_bytes:
-            parts.append(f"{_size(self.state_bytes)} per sequence over {self.layers} layers")
-        if self.block_bytes:
-            parts.append(f"pages of {self.block_size} tokens, {_size(self.block_bytes)} each")
-        if self.sequence_bytes and self.token_bytes:
-            end = " of the encoder" if self.of_encoder else ""
-            length = f"a sequence of {self.sequence_tokens:,} tokens{end}"
-            parts.append(f"{_size(self.sequence_bytes)} for {length}")
-        elif self.of_encoder:
-            parts.append("for a sequence: not known, for the encoder's length is not")
-        return "; ".join(parts) or "nothing is kept"
+    @property
+    def layer_token_bytes(self) -> int:
+        """What a token takes in one layer, an indexer's keys left out."""
+        if self.block_bytes and self.block_size:
+            return self.block_bytes // self.block_size
+        return self.token_bytes // self.layers
 
 
 def cost(
@@ -100,8 +87,10 @@ def _state_cost(decision: Decision, options: Options, layers: int) -> Cost:
         conv_dtype=state.conv_dtype or "auto",
         ssm_dtype=state.ssm_dtype or "auto",
         tp=options.tp,
+        num_spec=options.speculative_tokens,
     )
-    total = layers * state_bytes(tensors)
+    # every draft may be the last that stays, so each leaves a state in a slot of its own
+    total = layers * (1 + options.speculative_tokens) * state_bytes(tensors)
     return Cost(layers=layers, state_bytes=total, states=tensors, sequence_bytes=total)
 
 
@@ -150,12 +139,3 @@ def _indexer_token_bytes(group: LayerGroup) -> int:
 def _kept(group: LayerGroup, tokens: int) -> int:
     bound = group.window or group.chunk
     return tokens if bound is None else min(tokens, bound)
-
-
-def _size(count: int) -> str:
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":
-            break
-        amount /= 1024
-    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"

@@ -65,7 +65,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user fixed for this run; None and "auto" leave it to the model and the backend.
 
     backend: kind (or "*") -> the backend that the user demands for it. Raises InputError for a
-    count below 1.
+    count below 1. speculative_tokens: drafts that a step verifies. cache_memory: bytes.
     """
 
     dtype: str | None = None
@@ -73,11 +73,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int | None = None
     tp: int = 1
     max_model_len: int | None = None
+    speculative_tokens: int = 0
+    cache_memory: int | None = None
     backend: tuple[tuple[str, str], ...] = ()
     allow_fallback: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("block_size", "tp", "max_model_len"):
+        for name in ("block_size", "tp", "max_model_len", "cache_memory"):
             count = getattr(self, name)
             if count is not None and count < 1:
                 option = f"--{name.replace('_', '-')}"

@@ -25,6 +25,7 @@ DTYPES = {
     "float": "float32",
 }
 _SHORT_KV_DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+MOST_DRAFTS = 1024
 KINDS = (*OPS, "recurrent_other")
 # what engines select a backend for; the kind of a state fixes its own
 SELECTED_OPS = ("paged", "diffkv", "mla", "mla_sparse")
@@ -38,6 +39,8 @@ def read_options(
     block_size: int | None = None,
     tp: int = 1,
     max_model_len: int | None = None,
+    speculative_tokens: int = 0,
+    cache_memory: str | None = None,
     backend: Iterable[str] = (),
     allow_fallback: bool = False,
     engine_backends: Collection[str] = (),
@@ -53,6 +56,8 @@ def read_options(
         block_size=_positive("--block-size", block_size),
         tp=_positive("--tp", tp) or 1,
         max_model_len=_positive("--max-model-len", max_model_len),
+        speculative_tokens=_drafts(speculative_tokens),
+        cache_memory=None if cache_memory is None else _bytes("--cache-memory", cache_memory),
         backend=_demands(backend, registry, engine_backends),
         allow_fallback=allow_fallback,
     )
@@ -146,6 +151,30 @@ def _known(option: str, word: str, known: Collection[str], what: str) -> str:
         return word
     hint = did_you_mean(word, known) or f" Known are {', '.join(known)}."
     raise InputError(f"{option} {word}: no such {what}.{hint}")
+
+
+def _drafts(count: int) -> int:
+    if not 0 <= count <= MOST_DRAFTS:
+        raise InputError(f"--speculative-tokens {count}: must be 0 to {MOST_DRAFTS}")
+    return count
+
+
+def _bytes(option: str, text: str) -> int:
+    """The bytes that "40GiB", "40G" or "42949672960" say: powers of 1024, as engines read them."""
+    number = text.strip().lower()
+    power = 0
+    for place, unit in enumerate(("k", "m", "g", "t"), start=1):
+        for end in (f"{unit}ib", f"{unit}b", unit):
+            if number.endswith(end):
+                number, power = number.removesuffix(end), place
+                break
+    try:
+        count = float(number) * 1024**power
+    except ValueError:
+        count = 0.0
+    if not 1 <= count < 2**60:
+        raise InputError(f"{option} {text!r}: give a size, as 40GiB")
+    return int(count)
 
 
 def _positive(option: str, number: int | None) -> int | None:

@@ -46,7 +46,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     ops: names of attnctl.layer.OPS' values. is_ssm: keeps a fixed-size state per sequence instead
     of a KV cache. block_sizes: kernel block sizes; block_multiple: or any multiple of it;
     block_multiple_on: platform -> the multiple there, where it is another; prefers_block: the cache
-    block that it asks for where the user fixes none.
+    block that it asks for where the user fixes none. offset_bits: of the offsets with which its
+    kernel reaches into the cache; None where the library that it calls does not say.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
     origin: "built-in", or the distribution that brought it. module: where it is declared; the
     registry fills in both. Its kernels are in the module's `kernel`, loaded when they are run.
@@ -62,6 +63,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block_multiple: int | None = None
     block_multiple_on: dict[str, int] = {}
     prefers_block: int | None = None
+    offset_bits: Literal[32, 64, None] = None
     kernel: Literal["bundled", "adapter", "planned"] = "planned"
     origin: str = BUILT_IN
     module: str = ""

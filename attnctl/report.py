@@ -19,6 +19,7 @@ from attnctl.briefs import (
     brief_model,
     brief_profile,
 )
+from attnctl.cache_plan import CachePlan
 from attnctl.costs import Cost
 from attnctl.decision import Decision, Pick
 from attnctl.engines.values import EngineReport
@@ -82,7 +83,8 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
 class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer for one model on one machine.
 
-    unmet: demands that no layer of the model carries, one sentence each.
+    unmet: demands that no layer of the model carries, one sentence each. cache: what all groups
+    keep together; None where a group's share is not known.
     """
 
     schema: str = SCHEMA
@@ -95,6 +97,7 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineReport | None = None
     unmet: tuple[str, ...] = ()
     groups: tuple[GroupReport, ...]
+    cache: CachePlan | None = None
     exit_code: int
 
 
@@ -119,6 +122,7 @@ def report(
     decisions: Sequence[Decision],
     *,
     costs: Sequence[Cost] | None = None,
+    cache: CachePlan | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     profile: Match | None = None,
     engine: EngineReport | None = None,
@@ -146,6 +150,7 @@ def report(
         engine=engine,
         unmet=unmet,
         groups=groups,
+        cache=cache,
         exit_code=Exit.NO if unmet and not options.allow_fallback else _exit_code(groups, engine),
     )
 

@@ -144,6 +144,8 @@ def _pick(eligible: list[Scored], subject: Subject, order: Order | None) -> Pick
         # what was measured outweighs the default, whoever stands next
         first = next((one for one in beat if one.evidence == "measured"), beat[0])
         evidence, why = first.evidence, f"before {first.name}: {first.because}"
+        if evidence == "measured":
+            why = f"{backend.name} over {first.name}: {first.because}"
     return _as_pick(backend, evidence, why, beat, subject)
 
 

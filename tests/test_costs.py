@@ -13,6 +13,7 @@ from attnctl.layer import Options
 from attnctl.model.encoder_length import encoder_length_of
 from attnctl.model.keys import Keys, Ledger
 from attnctl.model.spec import Indexer, LayerGroup, State
+from attnctl.render.costs import cost_text
 
 
 def decided(group: LayerGroup, op: str, kv: str = "auto", block: int | None = 16) -> Decision:
@@ -39,7 +40,7 @@ def test_plain_attention_keeps_keys_and_values_of_every_layer() -> None:
     assert found.token_bytes == 2 * 8 * 128 * 2 * 32 == 131072
     assert found.block_bytes == 16 * 4096
     assert found.sequence_bytes == 131072 * 131072
-    assert "128.0 KiB per token over 32 layers" in found.text()
+    assert "128 KiB per token over 32 layers" in cost_text(found)
 
 
 def test_ranks_share_heads_and_fp8_halves_them() -> None:
@@ -98,7 +99,7 @@ def test_what_cannot_be_sized_says_why() -> None:
     """32 value heads do not split over 3 ranks: a note, no traceback and no figure."""
     found = cost(decided(QWEN, "gdn", block=None), Options(tp=3))
     assert found.state_bytes == 0
-    assert "do not divide" in found.text()
+    assert "do not divide" in cost_text(found)
 
 
 def test_encoders_keep_nothing() -> None:
@@ -116,14 +117,14 @@ def test_cross_attention_keeps_the_encoders_tokens_whatever_the_decoders_length(
         found = cost(decided(CROSS, "paged"), options, 448, 1500)
         assert found.sequence_tokens == 1500
         assert found.sequence_bytes == 1500 * 20 * 64 * 2 * 2 * 32
-        assert "a sequence of 1,500 tokens of the encoder" in found.text()
+        assert "a sequence of 1,500 tokens of the encoder" in cost_text(found)
 
 
 def test_an_encoder_of_unknown_length_gives_no_figure_for_a_sequence() -> None:
     """Neither --max-model-len nor the decoder's limit stands in for it."""
     found = cost(decided(CROSS, "paged"), Options(max_model_len=4096), max_position=131072)
     assert (found.sequence_tokens, found.sequence_bytes) == (None, None)
-    assert "not known, for the encoder's length is not" in found.text()
+    assert "not known, for the encoder's length is not" in cost_text(found)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_compressed_contexts_are_not_guessed_and_a_shared_row_is_counted_once() 
     packed = msgspec.structs.replace(window, kind="mla", notes={"compress_ratio": 128})
     found = cost(decided(packed, "mla"), Options(max_model_len=1 << 20))
     assert (found.token_bytes, found.sequence_bytes) == (0, None)
-    assert "128 tokens" in found.text()
+    assert "128 tokens" in cost_text(found)
 
 
 def test_a_group_that_only_reads_anothers_cache_shows_no_pages() -> None:
@@ -176,4 +177,4 @@ def test_a_group_that_only_reads_anothers_cache_shows_no_pages() -> None:
     readers = msgspec.structs.replace(LLAMA, layers=(30, 31), kv_shared_from={30: 28, 31: 29})
     found = cost(decided(readers, "paged"), Options(), max_position=4096)
     assert found == Cost(layers=0)
-    assert found.text() == "nothing is kept"
+    assert cost_text(found) == "nothing is kept"

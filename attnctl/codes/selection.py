@@ -237,6 +237,16 @@ PROFILE: dict[str, Row] = {
         "A note: timings seldom change with the driver.",
         "Nothing, unless timings look wrong.",
     ),
+    "profile_memory": (
+        "The tuned profile was made on a part with other memory",
+        "A note: another board of the same chip, or a slice of it, may have other bandwidth.",
+        "Tune on this part where the picks matter.",
+    ),
+    "profile_kernel": (
+        "A kernel's source has changed since it was timed",
+        "Its timings are dead and left out; those of other kernels live on.",
+        "Tune again; `attnctl profile prune` takes the dead timings out of a file.",
+    ),
 }
 
 SELECTION = {**DEVICE, **SOFTWARE, **LAYER, **FEATURE, **PROFILE}

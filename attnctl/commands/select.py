@@ -68,6 +68,13 @@ def command(
             "--max-model-len", metavar="TOKENS", help="Longest sequence, for the cache's cost."
         ),
     ] = None,
+    speculative_tokens: Annotated[
+        int, typer.Option("--speculative-tokens", metavar="N", help="Drafts verified in a step.")
+    ] = 0,
+    cache_memory: Annotated[
+        str | None,
+        typer.Option("--cache-memory", metavar="SIZE", help="What the cache may take, as 40GiB."),
+    ] = None,
     backend: Annotated[
         list[str] | None,
         typer.Option("--backend", metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
@@ -131,6 +138,8 @@ def command(
         block_size=block_size,
         tp=tp,
         max_model_len=max_model_len,
+        speculative_tokens=speculative_tokens,
+        cache_memory=cache_memory,
         backend=backend or (),
         allow_fallback=allow_fallback,
         engine_backends=backends,

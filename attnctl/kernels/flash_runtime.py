@@ -71,7 +71,7 @@ class FlashAttention(PackedCache):
         width_v = cache.shape[3] - width
         if tokens == 0 or metadata.max_query_len == 0:
             return query.new_empty(tokens, heads, width_v) if out is None else out
-        self._refuse(params)
+        self._refuse(params, cache)
         sinks, alibi = params.sinks is not None, params.alibi_slopes is not None
         flash = self._flash(query, cache, sinks, alibi)
         flat, mask = unchunked(self.name, metadata, params, tokens, cache.shape[1])
@@ -83,7 +83,11 @@ class FlashAttention(PackedCache):
         fp8 = cache.element_size() == 1 and self._flash(query, cache, sinks=False).version == 3
         return cache.dtype if fp8 else query.dtype
 
-    def _refuse(self, params: Paged) -> None:
+    def _refuse(self, params: Paged, cache: Tensor) -> None:
+        if cache.dtype == torch.float8_e5m2:
+            raise InputError(
+                f"{self.name}: no FlashAttention reads an fp8_e5m2 cache; take fp8_e4m3"
+            )
         refuse(
             self.name,
             params,

@@ -1,11 +1,16 @@
-"""A runtime of one state-space operation: Triton on a GPU, plain torch on a processor."""
+"""A runtime of one state-space operation: Triton on a GPU, C++ on a processor.
+
+What the C++ kernels do not take (float64, slots that are not dense), and a machine without a
+compiler, is left to plain torch.
+"""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +21,11 @@ from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
 
+if TYPE_CHECKING:
+    from attnctl.findings import Finding
+    from attnctl.kernels.cpu.state_call import NativeStates
+    from attnctl.probe.host import Host
+
 Shape = tuple[int, ...]
 
 
@@ -23,7 +33,8 @@ class StateAttention:
     """StateRuntime of one operation.
 
     kinds: the state types whose layers it computes (attnctl.model.spec.State.type). shapes: from
-    inputs to the shapes of one slot and of the output.
+    inputs to the shapes of one slot and of the output. host: where a compiler is looked for, at
+    the first call on a processor.
     """
 
     def __init__(
@@ -32,11 +43,14 @@ class StateAttention:
         op: str,
         kinds: tuple[str, ...],
         shapes: Callable[[Any], tuple[Shape, Shape]],
+        host: Host | None = None,
     ) -> None:
         self._name = name
         self._op = op
         self._kinds = kinds
         self._shapes = shapes
+        self._host = host
+        self._opened: tuple[NativeStates | None, Finding] | None = None
 
     def get_name(self) -> str:
         return self._name
@@ -109,17 +123,40 @@ class StateAttention:
             first = getattr(inputs, inputs.per_token[0])
             out = torch.zeros(result, dtype=first.dtype, device=first.device)
         _same(f"{self._name}: out", tuple(out.shape), result)
-        _form(self._op, state.device).forward(inputs, state, metadata, out)
+        self._compute(inputs, state, metadata, out)
         return out
+
+    def finding(self) -> Finding:
+        """What computes on a processor: the C++ kernels' compiler, or why it is torch instead."""
+        return self._open()[1]
+
+    def _compute(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+        if state.device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1":
+            form = "triton"
+        else:
+            native = (self._opened or self._open())[0]
+            if native is not None and native.forward(self._op, inputs, state, metadata, out):
+                return
+            form = "eager"
+        op = self._op
+        module = import_module(f"attnctl.kernels.{form}.{op}")
+        module.forward(inputs, state, metadata, out)
+
+    def _open(self) -> tuple[NativeStates | None, Finding]:
+        if self._opened is None:
+            from attnctl.kernels.cpu.state_call import open_states
+            from attnctl.probe.realhost import RealHost
+
+            self._opened = native, found = open_states(self._host or RealHost())
+            if native is None:
+                warnings.warn(
+                    f"{self._name} computes in plain torch, slowly: {found.found}. "
+                    f"Try: {found.fix}",
+                    stacklevel=4,
+                )
+        return self._opened
 
 
 def _same(what: str, found: Shape, wanted: Shape) -> None:
     if any(f != w for f, w in zip(found, wanted, strict=True) if w >= 0):
         raise InputError(f"{what} must be {list(wanted)} for these inputs; it is {list(found)}")
-
-
-def _form(op: str, device: torch.device) -> Any:
-    """The module that computes `op` on this device."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    form = "eager" if device.type == "cpu" and not interpreted else "triton"
-    return import_module(f"attnctl.kernels.{form}.{op}")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from attnctl.findings import Finding, Verdict, met, unknown, unmet
 from attnctl.machine import Gpu, Machine
-from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
+from attnctl.profile.document import key_of, versions_of
+from attnctl.profile.values import ANY, UNKNOWN, Key, Profile, Versions
 
 RETIME = "take a profile that was timed with these versions; until then it is used"
 KEY_FIELDS = ("vendor", "arch", "pci_id", "unit_count")
+MEMORY_TOLERANCE = 0.05
+"""Share by which one part's memory differs with firmware, ECC and what the driver keeps."""
+
+Status = Literal["valid", "stale", "foreign"]
 
 
 class Match(msgspec.Struct, frozen=True):
     """How a profile fits. Foreign: not used. Stale: used, one warning, never written back."""
 
-    status: Literal["valid", "stale", "foreign"]
+    status: Status
     findings: tuple[Finding, ...]
     profile: Profile
 
@@ -29,29 +35,33 @@ class Match(msgspec.Struct, frozen=True):
 def match(profile: Profile, machine: Machine, gpu: Gpu | None) -> Match:
     """How the profile fits this device of this machine."""
     findings = (
-        *_key_findings(profile.key, key_of(machine, gpu)),
-        *_version_findings(profile.versions, versions_of(machine)),
+        *key_findings(profile.key, key_of(machine, gpu)),
+        *version_findings(profile.versions, versions_of(machine)),
+        *_memory_findings(profile.memory_bytes, gpu),
     )
-    return Match(_status(findings), findings, profile)
+    return Match(status_of(findings), findings, profile)
 
 
-def _status(findings: tuple[Finding, ...]) -> Literal["valid", "stale", "foreign"]:
-    if any(not finding.met for finding in findings if finding.code == "profile_key"):
+def status_of(findings: Iterable[Finding]) -> Status:
+    """Another key is foreign, another compiler stale; driver and memory are notes."""
+    unmet_codes = {finding.code for finding in findings if not finding.met}
+    if "profile_key" in unmet_codes:
         return "foreign"
-    compilers = (finding for finding in findings if finding.code == "profile_version")
-    return "stale" if any(not finding.met for finding in compilers) else "valid"
+    return "stale" if "profile_version" in unmet_codes else "valid"
 
 
-def _key_findings(key: Key, here: Key) -> list[Finding]:
+def key_findings(key: Key, here: Key) -> list[Finding]:
+    """One finding for each field that the profile asks about."""
     found = []
     for field in KEY_FIELDS:
         wanted, have = getattr(key, field), getattr(here, field)
         # a profile that does not name a field does not ask about it
-        if wanted is None:
+        if wanted is None or wanted == ANY:
             continue
         fix = f"take a profile that was timed on {here}"
-        if have is None:
-            finding = unknown("profile_key", f"{field} {wanted}", "not known", "profile", fix)
+        if have in (None, UNKNOWN) or wanted == UNKNOWN:
+            text = "not known" if have in (None, UNKNOWN) else str(have)
+            finding = unknown("profile_key", f"{field} {wanted}", text, "profile", fix)
         elif wanted == have:
             finding = met("profile_key", f"{field} {wanted}", str(have), "profile")
         else:
@@ -60,19 +70,30 @@ def _key_findings(key: Key, here: Key) -> list[Finding]:
     return found
 
 
-def _version_findings(timed: Versions, here: Versions) -> list[Finding]:
+def version_findings(timed: Versions, here: Versions) -> list[Finding]:
+    """One finding for each compiler that the profile states, and one for another driver."""
     found = []
     for field in ("torch", "triton"):
         wanted, have = getattr(timed, field), getattr(here, field)
-        if wanted is None:
+        if wanted is None or wanted == ANY:
             continue
-        verdict = (
-            Verdict.UNKNOWN if have is None else Verdict.MET if have == wanted else Verdict.UNMET
-        )
+        if have is None or UNKNOWN in (wanted, have):
+            verdict = Verdict.UNKNOWN
+        else:
+            verdict = Verdict.MET if have == wanted else Verdict.UNMET
         fix = "" if verdict is Verdict.MET else RETIME
         text = have or "not known"
         found.append(Finding("profile_version", verdict, f"{field} {wanted}", text, "profile", fix))
-    if timed.driver and here.driver and timed.driver != here.driver:
+    if timed.driver not in (None, ANY, UNKNOWN) and here.driver and timed.driver != here.driver:
         wanted = f"driver {timed.driver}"
         found.append(unmet("profile_driver", wanted, here.driver, "profile", "a note: still used"))
     return found
+
+
+def _memory_findings(timed: int | None, gpu: Gpu | None) -> list[Finding]:
+    """A note where the part has other memory: a slice of it, or another board of the same chip."""
+    here = gpu.memory.total_bytes if gpu else None
+    if not timed or not here or abs(here / timed - 1) <= MEMORY_TOLERANCE:
+        return []
+    wanted, found = (f"{size / 2**30:.1f} GiB of memory" for size in (timed, here))
+    return [unmet("profile_memory", wanted, found, "profile", "a note: still used")]

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from attnctl.layer import Layer
-from attnctl.profile.document import Entry, Point, Profile, Shape, shape_of
-
-TIE = 1.02
-"""Within 2 % the earlier backend of the default order keeps its place."""
+from attnctl.profile.document import shape_of
+from attnctl.profile.ranking import reordered
+from attnctl.profile.values import Entry, Point, Profile
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -51,10 +50,11 @@ def measured_order(
     timed = [name for name in eligible if _alive(entry, name, hashes) and _timed(entry, name)]
     if len(timed) < 2 or not _shared_points(entry, timed):
         return None
-    ranked = _ranked(entry, timed)
-    fastest, places = ranked[0], iter(ranked)
-    names = tuple(next(places) if name in timed else name for name in eligible)
-    because = {name: _because(entry, fastest, name, profile) for name in ranked[1:]}
+    shared = _shared_points(entry, timed)
+    times = {name: _mean(shared, name) for name in timed}
+    names = reordered(eligible, times)
+    fastest = next(name for name in names if name in times)
+    because = {name: _because(entry, fastest, name, profile) for name in timed if name != fastest}
     ahead = eligible[: eligible.index(fastest)]
     passed = frozenset(name for name in ahead if name in names[names.index(fastest) :])
     return Order(names, fastest, because, passed - set(timed))
@@ -67,15 +67,8 @@ def _shared_points(entry: Entry, timed: list[str]) -> list[Point]:
 
 
 def _entry(profile: Profile, layer: Layer) -> Entry | None:
-    shape = shape_of(layer)
-    return next((entry for entry in profile.entries if _full(entry.shape) == shape), None)
-
-
-def _full(shape: Shape) -> Shape:
-    """The shape with its V width said, which is K's where it is left out."""
-    if shape.head_size_v is not None:
-        return shape
-    return msgspec.structs.replace(shape, head_size_v=shape.head_size)
+    shape = shape_of(layer).full
+    return next((entry for entry in profile.entries if entry.shape.full == shape), None)
 
 
 def _alive(entry: Entry, name: str, kernels: dict[str, str]) -> bool:
@@ -85,20 +78,6 @@ def _alive(entry: Entry, name: str, kernels: dict[str, str]) -> bool:
 
 def _timed(entry: Entry, name: str) -> bool:
     return any(timing.backend == name for point in entry.points for timing in point.timings)
-
-
-def _ranked(entry: Entry, timed: list[str]) -> list[str]:
-    """By mean log time over the points that all of them have; ties keep the default order."""
-    points = _shared_points(entry, timed)
-    means = {name: _mean(points, name) for name in timed}
-    left = list(timed)
-    ranked = []
-    while left:
-        best = min(means[name] for name in left)
-        first = next(name for name in left if means[name] <= best * TIE)
-        ranked.append(first)
-        left.remove(first)
-    return ranked
 
 
 def _mean(points: list[Point], name: str) -> float:
@@ -112,11 +91,19 @@ def _mean(points: list[Point], name: str) -> float:
 
 
 def _because(entry: Entry, winner: str, loser: str, profile: Profile) -> str:
-    ratios = []
-    for point in entry.points:
-        times = {timing.backend: timing.median_us for timing in point.timings}
-        if winner in times and loser in times:
-            ratios.append(f"{times[winner] / times[loser]:.2f}x its time at {point}")
-    when = f", measured {profile.measured}" if profile.measured else ""
-    shown = "; ".join(ratios[:3]) + (f" and {len(ratios) - 3} more" if len(ratios) > 3 else "")
-    return shown + when
+    """Winner's time over loser's: at the one point, or its mean and its bounds over several."""
+    points = [p for p in entry.points if p.timing(winner) and p.timing(loser)]
+    days = {point.measured or profile.measured for point in points} - {""}
+    when = f", measured {' to '.join(sorted({min(days), max(days)}))}" if days else ""
+    ratios = [_ratio(point, winner, loser) for point in points]
+    if len(points) == 1:
+        return f"{ratios[0]:.2f}x its time at {points[0]}{when}"
+    mean = _mean(points, winner) / _mean(points, loser)
+    low, high = ratios.index(min(ratios)), ratios.index(max(ratios))
+    bounds = ", ".join(f"{ratios[at]:.2f}x at {points[at]}" for at in dict.fromkeys((low, high)))
+    return f"{mean:.2f}x its time over {len(points)} points ({bounds}){when}"
+
+
+def _ratio(point: Point, winner: str, loser: str) -> float:
+    one, other = point.timing(winner), point.timing(loser)
+    return one.median_us / other.median_us if one and other else 1.0

@@ -8,6 +8,7 @@ from attnctl.decision import NOT_TIMED
 from attnctl.engines.values import EngineReport
 from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
+from attnctl.render.costs import cost_text, plan_lines
 from attnctl.render.demands import demands, titles
 from attnctl.render.reasons import answers, every_finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
@@ -121,13 +122,15 @@ def _why(group: GroupReport) -> str:
 
 def _costs(report: SelectReport) -> Iterable[Block]:
     rows = tuple(
-        (name, group.cost.text())
+        (name, cost_text(group.cost))
         for name, group in zip(titles(report), report.groups, strict=True)
         if group.cost is not None and group.op is not None
     )
     if rows:
         rank = "" if report.options.tp == 1 else f", on each of {report.options.tp} ranks"
         yield from (Heading(f"what is kept in cache{rank}"), Table((), rows))
+        if report.cache is not None:
+            yield from (Line(sentence) for sentence in plan_lines(report.cache))
 
 
 def _engine_verdict(machine: str, engine: EngineReport) -> Mark:

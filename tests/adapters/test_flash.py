@@ -76,6 +76,13 @@ def test_fa3_rounds_the_query_to_fp8_beside_an_fp8_cache() -> None:
     assert faults(own, "fp8") == faults(carried, "fp8") == {}
 
 
+def test_no_version_is_handed_an_e5m2_cache() -> None:
+    """FlashAttention 3 stops at one with an error of its own, deep inside its C++."""
+    adapter = runtime(fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2, 3)))
+    with pytest.raises(InputError, match="fp8_e5m2 cache; take fp8_e4m3"):
+        try_case(adapter, case(dtype="bfloat16", kv_cache_dtype="fp8_e5m2"))
+
+
 def test_diffkv_is_right_with_fa3_and_fa4_and_never_takes_fa2() -> None:
     """K of 192 and V of 128 lie side by side, and are read in place."""
     shape = {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1}

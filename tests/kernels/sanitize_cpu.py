@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from attnctl.kernels.cpu.build import SOURCE, build, compilers, isa_flags
-from attnctl.kernels.cpu.latent import INDEXER_SOURCE, LATENT_SOURCE
+from attnctl.kernels.cpu import latent, paged, state_call
+from attnctl.kernels.cpu.build import build, compilers, isa_flags
 from attnctl.ops.case import Value
 from attnctl.probe.cpu import probe_cpu
 from attnctl.probe.ledger import Ledger
@@ -49,7 +49,7 @@ LATENT: tuple[tuple[str, dict[str, Value]], ...] = (
 )
 
 
-def run_latent_cases(paged: str, latent: str, indexer: str) -> int:
+def run_latent(paged: str, latent: str, indexer: str) -> int:
     import torch
 
     from attnctl.backends.cpu_mla.kernel import CpuMla
@@ -86,25 +86,53 @@ def run_cases(library: str) -> int:
     return min(wrong, 1)
 
 
+def run_states(library: str) -> int:
+    import torch
+
+    from attnctl.kernels.cpu.state_call import NativeStates
+    from attnctl.ops.state_cases import cases
+    from attnctl.ops.state_trial import try_case
+    from tests.kernels.test_cpu_states_calls import Kernels
+
+    torch.set_num_threads(3)
+    kernels, wrong = NativeStates(library), 0
+    for op in ("gdn", "mamba1", "mamba2", "linear", "short_conv"):
+        for case in cases(op)[::2]:
+            result = try_case(Kernels(op, kernels), case)  # type: ignore[arg-type]
+            print(result.verdict, case.text, flush=True)
+            wrong += result.verdict != "pass"
+    return min(wrong, 1)
+
+
 def main() -> int:
-    if len(sys.argv) > 1:
-        return run_cases(sys.argv[1]) or run_latent_cases(*sys.argv[1:])
+    if len(sys.argv) > 2:
+        runs = {"paged": run_cases, "latent": run_latent, "states": run_states}
+        return runs[sys.argv[1]](*sys.argv[2:])
     environ = dict(os.environ)
     cpu = probe_cpu(RealHost(), Ledger())
+    sources = {
+        "paged": (paged.SOURCE,),
+        "latent": (paged.SOURCE, latent.LATENT_SOURCE, latent.INDEXER_SOURCE),
+        "states": (state_call.SOURCE,),
+    }
     with tempfile.TemporaryDirectory() as folder:
         environ["XDG_CACHE_HOME"] = folder
-        flags, paths = (*isa_flags(cpu.arch, cpu.isa), *FLAGS), []
-        for source in (SOURCE, LATENT_SOURCE, INDEXER_SOURCE):
-            made = build(source, flags, environ)
-            if made.path is None or FLAGS[-1] not in made.finding.found:
-                print(made.finding.found)
-                return 1
-            paths.append(made.path)
-        asked = [*compilers(environ)[0], "-print-file-name=libasan.so"]
-        library = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-        environ.update(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0")
-        line = [sys.executable, "-m", "tests.kernels.sanitize_cpu", *paths]
-        return subprocess.run(line, env=environ, check=False).returncode
+        for name, files in sources.items():
+            paths = []
+            for source in files:
+                made = build(source, (*isa_flags(cpu.arch, cpu.isa), *FLAGS), environ)
+                if made.path is None or FLAGS[-1] not in made.finding.found:
+                    print(made.finding.found)
+                    return 1
+                paths.append(made.path)
+            asked = [*compilers(environ)[0], "-print-file-name=libasan.so"]
+            found = subprocess.run(asked, capture_output=True, text=True, check=True)
+            preload = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
+            line = [sys.executable, "-m", "tests.kernels.sanitize_cpu", name, *paths]
+            status = subprocess.run(line, env={**environ, **preload}, check=False).returncode
+            if status:
+                return status
+    return 0
 
 
 if __name__ == "__main__":

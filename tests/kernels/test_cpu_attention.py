@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.cpu import Kernels, open_kernels
 from attnctl.kernels.cpu.fallback import TorchKernels
+from attnctl.kernels.cpu.paged import Kernels, open_kernels
 from attnctl.ops import paged_cases
 from attnctl.ops.paged import Paged, visible
 from attnctl.probe.realhost import RealHost

@@ -169,8 +169,8 @@ def test_flags_follow_what_is_usable() -> None:
 
 def test_the_kernels_build_without_any_instruction_flag(tmp_path: Path) -> None:
     """A machine whose processor is unknown gets plain code that gives right results."""
-    from attnctl.kernels.cpu.build import SOURCE
     from attnctl.kernels.cpu.call import NativeKernels
+    from attnctl.kernels.cpu.paged import SOURCE
     from tests.kernels.cpu_batches import judge
 
     environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels.cpu import Kernels, open_kernels
 from attnctl.kernels.cpu.fallback import TorchKernels
+from attnctl.kernels.cpu.paged import Kernels, open_kernels
 from attnctl.probe.realhost import RealHost
 from tests.kernels.cpu_batches import poisoned
 

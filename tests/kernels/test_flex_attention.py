@@ -14,6 +14,7 @@ from attnctl.backends.flex_attention import kernel
 from attnctl.backends.flex_attention.kernel import FlexAttention
 from attnctl.compare import compare
 from attnctl.exits import InputError
+from attnctl.kernels.flex.attend import kernel_options
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
 from attnctl.kernels.flex.pages import in_place, in_place_possible, keys_and_values, packed
@@ -265,6 +266,15 @@ def _failing(*_: Any, **__: Any) -> Any:
 
 def _named() -> None:
     """A backend, as far as torch's error wants one."""
+
+
+@pytest.mark.parametrize(
+    ("page", "width", "columns"), [(16, 64, 16), (272, 64, 16), (96, 128, 32), (128, 256, 32)]
+)
+def test_tiles_on_a_gpu_divide_the_page(page: int, width: int, columns: int) -> None:
+    """torch's own tile of 128 keys would reach over the end of a page."""
+    options = kernel_options(torch.empty(1, 2, 16, width, device="meta"), page)
+    assert options == {"BLOCK_M": 16, "BLOCK_N": columns, "FORCE_USE_FLEX_ATTENTION": True}
 
 
 def test_sinks_are_refused() -> None:

@@ -10,6 +10,7 @@ from attnctl.costs import cost
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec, State
 from attnctl.registry import load
+from attnctl.render.costs import cost_text
 from attnctl.requirements.ranks import undivided
 from tests import machine_factory as box
 from tests.layer_factory import decide, group, latent
@@ -81,7 +82,7 @@ def test_no_heads_vanish_from_a_layer_or_its_cost() -> None:
     assert (layer.heads, layer.kv_heads) == (11, 3)
     found = cost(decide(layers, box.cuda(9), tp=3), Options(tp=3))
     assert (found.token_bytes, found.sequence_bytes) == (0, None)
-    assert found.text() == "not known: 32 query heads and 8 KV heads do not divide by --tp 3"
+    assert cost_text(found) == "not known: 32 query heads and 8 KV heads do not divide by --tp 3"
 
 
 def test_the_answer_is_no_and_another_number_of_ranks_is_what_would_change_it() -> None:

@@ -46,4 +46,5 @@ BACKEND = Backend(
     ranks=(Rank(platform="cpu", place=10),),
     block_multiple=32,
     kernel="bundled",
+    offset_bits=64,
 )

@@ -22,7 +22,7 @@ from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 if TYPE_CHECKING:
-    from attnctl.kernels.cpu import Kernels
+    from attnctl.kernels.cpu.paged import Kernels
     from attnctl.probe.host import Host
 
 
@@ -150,7 +150,7 @@ class CpuAttention:
 
     def _open(self) -> Kernels:
         if self._kernels is None:
-            from attnctl.kernels.cpu import open_kernels
+            from attnctl.kernels.cpu.paged import open_kernels
             from attnctl.probe.realhost import RealHost
 
             self._kernels, self._finding = open_kernels(self._host or RealHost())

@@ -19,6 +19,7 @@ BACKEND = Backend(
     summary="Latent attention on any processor",
     ops=("mla",),
     kernel="bundled",
+    offset_bits=64,
     rules=(
         platform("cpu"),
         package("torch"),

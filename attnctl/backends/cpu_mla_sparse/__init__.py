@@ -19,6 +19,7 @@ BACKEND = Backend(
     summary="Sparse latent attention on any processor",
     ops=("mla_sparse",),
     kernel="bundled",
+    offset_bits=64,
     rules=(
         platform("cpu"),
         package("torch"),

@@ -53,5 +53,6 @@ BACKEND = Backend(
         Rank(platform="cpu", place=50),
     ),
     block_multiple=16,
+    offset_bits=32,
     kernel="bundled",
 )

@@ -35,6 +35,7 @@ BACKEND = Backend(
     ),
     is_ssm=True,
     kernel="bundled",
+    offset_bits=64,
     # chunks of 64 tokens
     block_multiple=64,
 )

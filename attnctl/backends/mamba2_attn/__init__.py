@@ -33,4 +33,5 @@ BACKEND = Backend(
     ),
     is_ssm=True,
     kernel="bundled",
+    offset_bits=64,
 )

@@ -55,6 +55,7 @@ BACKEND = Backend(
         ),
     ),
     kernel="bundled",
+    offset_bits=64,
     ranks=(
         Rank(platform="cuda", place=40),
         Rank(platform="rocm", place=40),

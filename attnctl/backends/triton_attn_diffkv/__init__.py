@@ -35,6 +35,7 @@ BACKEND = Backend(
         *features("sliding_window", "chunked", "sinks", "softcap", "alibi", "prefix_lm"),
     ),
     kernel="bundled",
+    offset_bits=64,
     ranks=(
         Rank(platform="cuda", place=40),
         Rank(platform="rocm", place=40),

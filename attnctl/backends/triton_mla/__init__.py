@@ -30,6 +30,7 @@ BACKEND = Backend(
     summary="Latent attention in Triton: any widths, NVIDIA, AMD and Intel",
     ops=("mla",),
     kernel="bundled",
+    offset_bits=64,
     rules=(
         platform("cuda", "rocm", "xpu"),
         *triton(),

@@ -25,6 +25,7 @@ BACKEND = Backend(
     summary="Sparse latent attention in Triton: any widths, NVIDIA, AMD and Intel",
     ops=("mla_sparse",),
     kernel="bundled",
+    offset_bits=64,
     rules=(
         platform("cuda", "rocm", "xpu"),
         *triton(),

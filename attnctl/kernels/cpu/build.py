@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -21,7 +22,6 @@ import msgspec
 from attnctl.findings import Finding, met, unmet
 from attnctl.probe.host import Host, HostError, env
 
-SOURCE = Path(__file__).with_name("paged.cpp")
 CODE = "cpu_kernel"
 WANTED = "the C++ kernel, built by the system's compiler"
 
@@ -30,6 +30,8 @@ _FLAGS = (
     "-x c++ -std=c++17 -O3 -ffp-contract=fast -fno-exceptions -fno-rtti -fno-math-errno "
     "-fPIC -shared -w"
 )
+
+_INCLUDE = re.compile(rb'^#include "([\w.]+)"', re.MULTILINE)
 
 _X86 = {"avx2": "-mavx2", "fma": "-mfma", "f16c": "-mf16c"}
 # GCC's vectors of 64 bytes need all of these to be single instructions
@@ -82,12 +84,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path | None:
     return next((folder for folder in choices if _usable(folder)), None)
 
 
-def build_paged(host: Host) -> Built:
-    """The paged kernels for this machine's usable instructions."""
-    return build_for(host, SOURCE)
-
-
-def build_for(host: Host, source: Path) -> Built:
+def build_here(host: Host, source: Path) -> Built:
     """The shared object of `source` for this machine's usable instructions."""
     from attnctl.probe.cpu import probe_cpu
     from attnctl.probe.ledger import Ledger
@@ -123,8 +120,10 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
 
 
 def _text(source: Path) -> bytes:
-    """The source and the headers beside it."""
-    return b"\0".join(path.read_bytes() for path in (source, *sorted(source.parent.glob("*.h"))))
+    """The source and the files beside it that it includes: what a build depends on."""
+    text = source.read_bytes()
+    beside = [source.with_name(name.decode()) for name in _INCLUDE.findall(text)]
+    return b"\0".join([text, *(path.read_bytes() for path in beside)])
 
 
 def _environ(host: Host, names: Iterable[str]) -> dict[str, str]:

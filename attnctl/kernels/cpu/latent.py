@@ -95,10 +95,11 @@ class IndexerKernels(Protocol):
 
 def open_latent(host: Host) -> tuple[LatentKernels, Finding]:
     """The compiled kernels, or torch's with a finding that says why there is no compiler."""
-    from attnctl.kernels.cpu.build import build_for, build_paged
+    from attnctl.kernels.cpu.build import build_here
+    from attnctl.kernels.cpu.paged import SOURCE
     from attnctl.kernels.latent_torch import TorchLatent
 
-    latent, paged = build_for(host, LATENT_SOURCE), build_paged(host)
+    latent, paged = build_here(host, LATENT_SOURCE), build_here(host, SOURCE)
     if latent.path is None or paged.path is None:
         return TorchLatent(), latent.finding if latent.path is None else paged.finding
     from attnctl.kernels.cpu.latent_call import NativeLatent
@@ -108,10 +109,10 @@ def open_latent(host: Host) -> tuple[LatentKernels, Finding]:
 
 def open_indexer(host: Host) -> tuple[IndexerKernels, Finding]:
     """As open_latent, for the indexer."""
-    from attnctl.kernels.cpu.build import build_for
+    from attnctl.kernels.cpu.build import build_here
     from attnctl.kernels.indexer_torch import TorchIndexer
 
-    built = build_for(host, INDEXER_SOURCE)
+    built = build_here(host, INDEXER_SOURCE)
     if built.path is None:
         return TorchIndexer(), built.finding
     from attnctl.kernels.cpu.indexer_call import NativeIndexer

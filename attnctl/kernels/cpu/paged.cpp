@@ -1,5 +1,5 @@
 // Paged attention and cache writes on a processor. The mathematics is that of attnctl/ops/paged.py.
-// Threads are OpenMP's.
+// Threads are OpenMP's. Addresses are 64-bit. Logits are kept in base 2: exp(x) = 2^(x log2 e).
 
 #include "vectors.h"
 
@@ -590,7 +590,8 @@ static void one_tile(const Attention& a, const Sequence& s, const Item& item, Pa
       if (c < live.begin || c >= live.end) continue;
       if (!packed) pack_keys<T>(t, c, a.width, p.keys);
       packed = true;
-      product<false>(a.width, p.query + r * a.width, a.width, p.keys, p.score + r * TILE + c, TILE);
+      product<false>(a.width, p.query + r * a.width, a.width, p.keys, PANEL,
+                     p.score + r * TILE + c, TILE);
     }
   }
   for (i64 r = 0; r < item.rows; r += MR) {
@@ -605,7 +606,8 @@ static void one_tile(const Attention& a, const Sequence& s, const Item& item, Pa
       Span live = full ? Span{0, t.n} : live_of(a, s, item, r, t);
       if (live.begin >= live.end) continue;
       product<true>(live.end - live.begin, p.score + r * TILE + live.begin, TILE,
-                    p.values + c * TILE + live.begin * PANEL, p.sums + r * stride + c, stride);
+                    p.values + c * TILE + live.begin * PANEL, PANEL, p.sums + r * stride + c,
+                    stride);
     }
   }
 }

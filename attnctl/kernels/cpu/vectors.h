@@ -1,6 +1,5 @@
-// What the processor's kernels share: vectors of GCC and Clang, the storage types, the inner product
-// of tiles, memory of a thread. It needs no other header, so that a source compiles in seconds.
-// Addresses are 64-bit. Logits are kept in base 2: exp(x) = 2^(x log2 e).
+// What the kernels of a processor share: vectors of GCC and Clang, storage types, a matrix product.
+// No headers but this, so that a file compiles in seconds.
 
 #pragma once
 
@@ -48,9 +47,9 @@ INLINE vf splat(float x) { return x - (vf){}; }
 INLINE vf load(const float* p) { return *(const vf_any*)p; }
 INLINE void store(float* p, vf x) { *(vf_any*)p = x; }
 INLINE vf pick(vi mask, vf a, vf b) { return mask ? a : b; }
-INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
-INLINE i64 most(i64 a, i64 b) { return a > b ? a : b; }
-INLINE i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
+constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
+constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
+constexpr i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
 
 // 2^x for x <= 126: polynomial of degree 6, relative error below 2e-7 with its rounding; 0 below
 // -126; NaN stays NaN, for comparisons with it are false
@@ -147,6 +146,24 @@ INLINE v8 sums_of(const vf* x) {
          SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
+INLINE void transpose8(v8* x) {
+  v8 a[8], b[8];
+  for (i64 i = 0; i < 8; i += 2) {
+    a[i] = SHUFFLE8(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    a[i + 1] = SHUFFLE8(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (i64 i = 0; i < 8; i += 4) {
+    for (i64 p = 0; p < 2; p++) {
+      b[i + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 0, 1, 8, 9, 4, 5, 12, 13);
+      b[i + 2 + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+  for (i64 i = 0; i < 4; i++) {
+    x[i] = SHUFFLE8(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    x[i + 4] = SHUFFLE8(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+}
+
 // ---- storage types ----
 
 INLINE vf half_bits(vu h) {
@@ -236,29 +253,7 @@ INLINE vf read_most(const void* p, i64 at, i64 width) {
   return at + LANES <= width ? T::read(from) : read_part<T>(from, width - at);
 }
 
-constexpr i64 SIZES[] = {4, 2, 2, 1, 1, 1};  // bytes of each type
-
-// logits to weights; top and total go on over tiles; returns what the sums so far are worth
-INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
-  vf highest = splat(NEVER);
-  for (i64 j = from; j < to; j += LANES) {
-    vf x = load(row + j);
-    highest = pick(x > highest, x, highest);
-  }
-  float now = top_of(highest);
-  now = now > top ? now : top;
-  float base = now == NEVER ? 0 : now;
-  vf sum = {};
-  for (i64 j = from; j < to; j += LANES) {
-    vf w = exp2_of(load(row + j) - base);
-    store(row + j, w);
-    sum += w;
-  }
-  float keep = top == now ? 1.0f : exp2_one(top - base);
-  total = total * keep + sum_of(sum);
-  top = now;
-  return keep;
-}
+// ---- stores ----
 
 INLINE u16 to_bf16(float x) {
   u32 b = (u32)__builtin_bit_cast(i32, x);
@@ -290,6 +285,30 @@ INLINE void put(u8* to, i64 at, float x, i64 type) {
   else if (type == TYPE_F16) ((u16*)to)[at] = to_half(x);
   else ((u16*)to)[at] = to_bf16(x);
 }
+
+INLINE vh to_bf16s(vf x) {
+  vu b = (vu)x;
+  vu near = (b + 0x7fff + (b >> 16 & 1)) >> 16;
+  return __builtin_convertvector((vu)pick(x == x, (vf)near, (vf)(b >> 16 | 0x40)), vh);
+}
+
+#if defined(__AVX512F__)
+INLINE vh to_halves(vf x) {
+  return (vh)__builtin_ia32_vcvtps2ph512_mask(x, 0, (half_source){}, (u16)-1);
+}
+#elif defined(__F16C__) && !defined(__clang__)
+INLINE vh to_halves(vf x) { return (vh)__builtin_ia32_vcvtps2ph256(x, 0); }
+#elif defined(__F16C__) || defined(__ARM_FP16_FORMAT_IEEE)
+INLINE vh to_halves(vf x) { return (vh)__builtin_convertvector(x, half_source); }
+#else
+INLINE vh to_halves(vf x) {
+  vh h;
+  for (i64 i = 0; i < LANES; i++) h[i] = to_half(x[i]);
+  return h;
+}
+#endif
+
+constexpr i64 SIZES[] = {4, 2, 2, 1, 1, 1};  // bytes of each type
 
 // n floats, each times `factor`, to a row of the output
 INLINE void put_row(u8* to, const float* from, i64 n, float factor, i64 type) {
@@ -326,6 +345,30 @@ INLINE float natural_lse(float top, float total) {
   return total == 0 ? NEVER : top * 0.693147180559945309f + natural_log(total);
 }
 
+// logits to weights; top and total go on over tiles; returns what the sums so far are worth
+INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
+  vf highest = splat(NEVER);
+  for (i64 j = from; j < to; j += LANES) {
+    vf x = load(row + j);
+    highest = pick(x > highest, x, highest);
+  }
+  float now = top_of(highest);
+  now = now > top ? now : top;
+  float base = now == NEVER ? 0 : now;
+  vf sum = {};
+  for (i64 j = from; j < to; j += LANES) {
+    vf w = exp2_of(load(row + j) - base);
+    store(row + j, w);
+    sum += w;
+  }
+  float keep = top == now ? 1.0f : exp2_one(top - base);
+  total = total * keep + sum_of(sum);
+  top = now;
+  return keep;
+}
+
+// ---- matrix products ----
+
 #if defined(__AVX512F__)
 constexpr i64 MR = 12;
 #else
@@ -334,17 +377,18 @@ constexpr i64 MR = 6;
 constexpr i64 NR = 2;
 constexpr i64 PANEL = NR * LANES;  // columns
 
-// c[MR][PANEL] (+)= a[MR][depth] b[depth][PANEL]
+// c[MR][PANEL] = (scale c +) a[MR][depth] b[depth][PANEL]; b's rows are whole registers apart
 template <bool ADD>
-static void product(i64 depth, const float* a, i64 stride_a, const float* b, float* c,
-                    i64 stride_c) {
+static void product(i64 depth, const float* a, i64 stride_a, const float* b, i64 stride_b, float* c,
+                    i64 stride_c, float scale = 1) {
   vf sum[MR][NR];
 #pragma GCC unroll 16
   for (i64 r = 0; r < MR; r++) {
 #pragma GCC unroll 2
-    for (i64 x = 0; x < NR; x++) sum[r][x] = ADD ? load(c + r * stride_c + x * LANES) : (vf){};
+    for (i64 x = 0; x < NR; x++)
+      sum[r][x] = ADD ? scale * load(c + r * stride_c + x * LANES) : (vf){};
   }
-  for (i64 k = 0; k < depth; k++, b += PANEL) {
+  for (i64 k = 0; k < depth; k++, b += stride_b) {
     vf y[NR];
 #pragma GCC unroll 2
     for (i64 x = 0; x < NR; x++) y[x] = *(const vf*)(b + x * LANES);
@@ -359,24 +403,6 @@ static void product(i64 depth, const float* a, i64 stride_a, const float* b, flo
   for (i64 r = 0; r < MR; r++) {
 #pragma GCC unroll 2
     for (i64 x = 0; x < NR; x++) store(c + r * stride_c + x * LANES, sum[r][x]);
-  }
-}
-
-INLINE void transpose8(v8* x) {
-  v8 a[8], b[8];
-  for (i64 i = 0; i < 8; i += 2) {
-    a[i] = SHUFFLE8(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-    a[i + 1] = SHUFFLE8(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-  }
-  for (i64 i = 0; i < 8; i += 4) {
-    for (i64 p = 0; p < 2; p++) {
-      b[i + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 0, 1, 8, 9, 4, 5, 12, 13);
-      b[i + 2 + p] = SHUFFLE8(a[i + p], a[i + 2 + p], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  for (i64 i = 0; i < 4; i++) {
-    x[i] = SHUFFLE8(b[i], b[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    x[i + 4] = SHUFFLE8(b[i], b[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
 
@@ -405,6 +431,10 @@ struct Arena {
     u8* at = next;
     next += ceil_to(count * 4, 64);
     return (float*)at;
+  }
+  template <class... Pointers>
+  void take(i64 count, Pointers&... pointers) {
+    ((pointers = floats(count)), ...);
   }
   ~Arena() { __builtin_free(base); }
 };

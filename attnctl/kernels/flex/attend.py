@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -187,7 +186,9 @@ def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:
     """Tiles that divide the blocks: torch's own defaults want blocks of 128."""
     if query.device.type == "cpu":
         return None
-    columns = math.gcd(size, 64 if query.shape[3] <= 128 else 32)
+    most = 64 if query.shape[3] <= 128 else 32
+    # not math.gcd: the tracer of torch 2.11 stops at it
+    columns = next((tile for tile in (64, 32, 16) if tile <= most and size % tile == 0), 16)
     return {
         "BLOCK_M": min(query.shape[2], 64),
         "BLOCK_N": columns,

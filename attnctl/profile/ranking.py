@@ -1,0 +1,87 @@
+"""Which backend the timings of one point give, and what a profile's picks gain over the default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from attnctl.profile.values import Entry, Point, Timing
+
+TIE = 1.02
+"""Within 2 % the earlier backend of the default order keeps its place."""
+Z95 = 1.96
+"""Standard errors to each side that hold 95 % of a normal distribution."""
+MEDIAN_ERROR = 0.929
+"""Standard error of a median of n, as a share of IQR / sqrt(n): 1.253 sigma, IQR = 1.349 sigma."""
+
+
+def first_within_tie(times: Iterable[tuple[str, float]]) -> str:
+    """The earliest of these names whose time is within TIE of the least. At least one is given."""
+    given = tuple(times)
+    best = min(time for _, time in given)
+    return next(name for name, time in given if time <= best * TIE)
+
+
+def ranked(times: Mapping[str, float]) -> list[str]:
+    """The names of these times, fastest first; ties keep the order in which they are given."""
+    left, found = list(times), []
+    while left:
+        first = first_within_tie((name, times[name]) for name in left)
+        found.append(first)
+        left.remove(first)
+    return found
+
+
+def reordered(eligible: Sequence[str], times: Mapping[str, float]) -> tuple[str, ...]:
+    """The eligible names with those that have a time, fastest first, on the places they held.
+
+    One without a time keeps its own place. eligible: in the default order.
+    """
+    places = iter(ranked({name: times[name] for name in eligible if name in times}))
+    return tuple(next(places) if name in times else name for name in eligible)
+
+
+def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:
+    """The timings by their backend's place in the default order; others follow by name."""
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(timings, key=lambda one: (places.get(one.backend, len(places)), one.backend))
+
+
+def pick_of(point: Point, order: Sequence[str]) -> Timing | None:
+    """The timing that wins at one point; None where nothing was timed."""
+    if not point.timings:
+        return None
+    timings = in_order(point.timings, order)
+    name = first_within_tie((one.backend, one.median_us) for one in timings)
+    return point.timing(name)
+
+
+def default_us(timing: Timing) -> float:
+    """The backend's time with the bundled kernel and defaults."""
+    return timing.median_us if timing.default_us is None else timing.default_us
+
+
+def gain_of(entry: Entry) -> tuple[float, tuple[float, float]] | None:
+    """What the picks gain over the default backend with its defaults, and the 95 % bounds.
+
+    The weighted geometric mean over the points of default time / picked time; None where nothing
+    was timed. The bounds come from each timing's interquartile range and number of runs.
+    """
+    total = variance = weights = 0.0
+    for point in entry.points:
+        picked = pick_of(point, entry.order)
+        if picked is None:
+            continue
+        usual = in_order(point.timings, entry.order)[0]
+        total += point.weight * math.log(default_us(usual) / picked.median_us)
+        variance += point.weight**2 * (_error(usual) ** 2 + _error(picked) ** 2)
+        weights += point.weight
+    if not weights:
+        return None
+    mean, error = total / weights, math.sqrt(variance) / weights
+    return math.exp(mean), (math.exp(mean - Z95 * error), math.exp(mean + Z95 * error))
+
+
+def _error(timing: Timing) -> float:
+    """The relative standard error of a median."""
+    return MEDIAN_ERROR * timing.iqr_us / timing.median_us / math.sqrt(max(1, timing.runs))

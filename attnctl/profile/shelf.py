@@ -1,0 +1,212 @@
+"""The profiles that fit a device, as one: for each layer shape the first in the order of search."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.findings import Finding
+from attnctl.machine import Gpu, Machine
+from attnctl.profile.hashes import KernelHashes, kernel_hashes
+from attnctl.profile.live import Dead, live, stated
+from attnctl.profile.match import Match, match
+from attnctl.profile.merge import united
+from attnctl.profile.sources import NAMED, Origin, Source, sources
+from attnctl.profile.values import Entry, Profile, Shape
+from attnctl.registry import Registry
+
+
+class Considered(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile that was looked at, and how it fits.
+
+    status: valid and stale ones are used, but for shapes that one before them holds; foreign and
+    damaged ones are not. used: it serves some shape that was asked about. dead: timings left out,
+    each in one sentence. error: why it does not read.
+    """
+
+    name: str
+    origin: Origin
+    path: str
+    measured: str = ""
+    status: Literal["valid", "stale", "foreign", "damaged"]
+    used: bool = False
+    findings: tuple[Finding, ...] = ()
+    bad_entries: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the profiles say for one device.
+
+    profile: the live entries of all that fit, one per shape; None where none fits. origins: shape
+    -> the place in `considered` of the profile that it comes from. hidden: shape -> those that
+    hold it too and come later.
+    """
+
+    profile: Profile | None
+    considered: tuple[Considered, ...]
+    origins: dict[Shape, int] = {}
+    hidden: dict[Shape, tuple[int, ...]] = {}
+
+
+class _Read(msgspec.Struct):
+    """One fitting document, whole, with what of it is dead here."""
+
+    source: Source
+    found: Match
+    profile: Profile
+    dead: tuple[Dead, ...]
+
+
+class Shelf:
+    """Every profile that may be used; a file is read whole only where its header fits a device.
+
+    Raises InputError where a file that was named does not read.
+    """
+
+    def __init__(
+        self, option: str | None, environ: Mapping[str, str], bundled: Path | None = None
+    ) -> None:
+        self._sources = sources(option, environ, bundled)
+        self._hashes = KernelHashes()
+        self._whole: dict[Path, Profile] = {}
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All of them, in the order of search."""
+        return self._sources
+
+    def fit(
+        self,
+        machine: Machine,
+        gpu: Gpu | None,
+        registry: Registry,
+        shapes: Collection[Shape] | None = None,
+    ) -> Fit:
+        """What the profiles say for this device. shapes: only these matter; by default all."""
+        wanted = None if shapes is None else frozenset(shape.full for shape in shapes)
+        fitting, others = [], []
+        for source in self._sources:
+            if source.header is None:
+                others.append(_damaged(source))
+                continue
+            found = match(source.header.profile, machine, gpu)
+            if not found.usable:
+                others.append(_considered(source, found))
+                continue
+            try:
+                fitting.append(self._read(source, found, registry, wanted))
+            except InputError as error:  # its header reads and the rest does not
+                if source.origin in NAMED:
+                    raise
+                others.append(_damaged(source, str(error)))
+        fitting.sort(key=_turn)
+        return _layered(fitting, others, wanted)
+
+    def _read(
+        self, source: Source, found: Match, registry: Registry, wanted: frozenset[Shape] | None
+    ) -> _Read:
+        if source.path not in self._whole:
+            self._whole[source.path] = source.read()
+        whole = self._whole[source.path]
+        kept = tuple(e for e in united(whole.entries) if wanted is None or e.shape in wanted)
+        hashes = kernel_hashes(registry, stated(kept), self._hashes)
+        alive, dead = live(msgspec.structs.replace(whole, entries=kept), hashes)
+        return _Read(source, found, alive, dead)
+
+
+def _turn(read: _Read) -> tuple[int, bool, tuple[int, ...]]:
+    """The order of search; in one folder valid before stale, then the latest measured."""
+    origin = ("option", "environment", "user", "bundled").index(read.source.origin)
+    latest = tuple(-ord(character) for character in read.profile.measured)
+    return origin, read.found.status == "stale", latest
+
+
+def _layered(
+    fitting: list[_Read], others: list[Considered], wanted: frozenset[Shape] | None
+) -> Fit:
+    entries: dict[Shape, Entry] = {}
+    origins: dict[Shape, int] = {}
+    hidden: dict[Shape, tuple[int, ...]] = {}
+    for place, read in enumerate(fitting):
+        for entry in _dated(read.profile):
+            if entry.shape in entries:
+                hidden[entry.shape] = (*hidden.get(entry.shape, ()), place)
+            else:
+                entries[entry.shape], origins[entry.shape] = entry, place
+    used = set(origins.values())
+    considered = [
+        _considered(read.source, read.found, read, place in used)
+        for place, read in enumerate(fitting)
+    ]
+    profile = None
+    if fitting:
+        first = fitting[min(used, default=0)].profile
+        profile = msgspec.structs.replace(first, entries=tuple(entries.values()), bad_entries=())
+    return Fit(profile=profile, considered=(*considered, *others), origins=origins, hidden=hidden)
+
+
+def _dated(profile: Profile) -> Iterator[Entry]:
+    """Its entries with the day at each point, so that they can stand beside those of another."""
+    for entry in profile.entries:
+        points = (
+            p if p.measured else msgspec.structs.replace(p, measured=profile.measured)
+            for p in entry.points
+        )
+        yield msgspec.structs.replace(entry, points=tuple(points))
+
+
+def _considered(
+    source: Source, found: Match, read: _Read | None = None, used: bool = False
+) -> Considered:
+    return Considered(
+        name=found.profile.name,
+        origin=source.origin,
+        path=str(source.path),
+        measured=found.profile.measured,
+        status=found.status,
+        used=used,
+        findings=found.findings,
+        bad_entries=read.profile.bad_entries if read else (),
+        dead=tuple(map(str, read.dead)) if read else (),
+    )
+
+
+def _damaged(source: Source, error: str = "") -> Considered:
+    return Considered(
+        name=source.path.stem,
+        origin=source.origin,
+        path=str(source.path),
+        status="damaged",
+        error=error or source.error,
+    )
+
+
+def load_profile(
+    path: str | None = None,
+    *,
+    machine: Machine | None = None,
+    device: int = 0,
+    environ: Mapping[str, str] | None = None,
+) -> Profile | None:
+    """The live timings for a device of a machine (this one), from all profiles that fit it.
+
+    path: a file that goes before ATTNCTL_PROFILE, the user's and the bundled profiles; "none" for
+    no profile. None where none fits. Raises InputError where a named file does not read.
+    """
+    import os
+
+    from attnctl.registry import load
+
+    if machine is None:
+        from attnctl.probe import probe
+
+        machine = probe()
+    gpus = machine.gpus
+    shelf = Shelf(path, os.environ if environ is None else environ)
+    return shelf.fit(machine, gpus[device] if gpus else None, load()).profile

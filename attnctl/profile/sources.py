@@ -1,0 +1,106 @@
+"""Where profiles are looked for, in order: the option, the environment, the user's, the bundled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.files import read_bytes
+from attnctl.profile.document import check_schema, parse
+from attnctl.profile.store import files, json_files
+from attnctl.profile.values import Key, Profile, Versions
+
+VARIABLE = "ATTNCTL_PROFILE"
+NONE = "none"
+"""In place of a file: no profile at all, the default order and the default knobs."""
+
+Origin = Literal["option", "environment", "user", "bundled"]
+NAMED = ("option", "environment")
+"""Origins of files that somebody named: damage in one ends the run."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides whether a document fits, without its entries."""
+
+    schema: str
+    name: str
+    key: Key
+    versions: Versions = Versions()
+    measured: str = ""
+    memory_bytes: int | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The document without its entries."""
+        return Profile(**msgspec.structs.asdict(self))
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One file and its header; error: why it does not read, where nobody named it."""
+
+    origin: Origin
+    path: Path
+    header: Header | None
+    error: str = ""
+
+    def read(self) -> Profile:
+        """The whole document. InputError where it does not read."""
+        return parse(read_bytes(self.path, "profile"), str(self.path))
+
+
+def bundled_folder() -> Path:
+    """The folder of the shipped profiles: in an installed wheel, or beside a checkout's package."""
+    package = Path(__file__).parent.parent
+    installed = package / "profiles" / "tuned"
+    return installed if installed.is_dir() else package.parent / "profiles" / "tuned"
+
+
+def sources(
+    option: str | None, environ: Mapping[str, str], bundled: Path | None = None
+) -> tuple[Source, ...]:
+    """Every profile that may be used, in the order in which they are searched.
+
+    option: the value of --profile; "none" there, or in ATTNCTL_PROFILE, leaves all out. bundled:
+    the folder of the shipped ones, where it is another. Raises InputError where a file that was
+    named does not read; one that was only found is kept with its error.
+    """
+    named: list[tuple[Origin, str]] = []
+    for origin, value in (("option", option), ("environment", environ.get(VARIABLE))):
+        if value == NONE:
+            return tuple(_named(*one) for one in named)
+        if value:
+            named.append((origin, value))  # type: ignore[arg-type]
+    return (
+        *(_named(*one) for one in named),
+        *(_found("user", path) for path in files(environ)),
+        *(_found("bundled", path) for path in json_files(bundled or bundled_folder())),
+    )
+
+
+def _named(origin: Origin, path: str) -> Source:
+    try:
+        return Source(origin, Path(path), _header(Path(path)))
+    except InputError as error:
+        if origin == "option":
+            raise
+        raise InputError(f"{VARIABLE}: {error}") from error
+
+
+def _found(origin: Origin, path: Path) -> Source:
+    try:
+        return Source(origin, path, _header(path))
+    except InputError as error:
+        return Source(origin, path, None, str(error))
+
+
+def _header(path: Path) -> Header:
+    try:
+        header = msgspec.json.decode(read_bytes(path, "profile"), type=Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not a profile: {error}") from error
+    check_schema(header.schema, str(path))
+    return header

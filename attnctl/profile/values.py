@@ -1,0 +1,203 @@
+"""The values of a profile document, as plain frozen types: what was timed, on what, with what."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+SCHEMA = "attnctl.profile/1"
+ANY = "*"
+"""A field of the key or a version that a profile leaves open: whatever is found fits it."""
+UNKNOWN = "unknown"
+"""A version or a field of the key that could not be told: it equals nothing, itself included."""
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hardware is. A CPU has no pci_id; its unit_count is the cores it may use.
+
+    "*" in a field, or leaving out pci_id or unit_count, takes any.
+    """
+
+    vendor: str
+    arch: str
+    pci_id: str | None = None
+    unit_count: int | Literal["*"] | None = None
+
+    def __str__(self) -> str:
+        count = self.unit_count
+        unit = "units not known" if count is None else f"{'any' if count == ANY else count} units"
+        return " ".join(filter(None, (self.vendor, self.arch, self.pci_id))) + f", {unit}"
+
+
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the timings were made with. None: not asked about; "*": any; "unknown": stale."""
+
+    torch: str | None = None
+    triton: str | None = None
+    driver: str | None = None
+    attnctl: str | None = None
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One backend at one point: the median of `runs` rounds and their interquartile range.
+
+    Its best setting: kernel names the rival kernel of the backend where it has several, knobs what
+    differs from the bundled defaults. default_us: the median with the bundled kernel and defaults
+    in the same rounds. tried: how many settings were timed.
+    """
+
+    backend: str
+    median_us: float
+    iqr_us: float = 0.0
+    runs: int = 1
+    knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
+    default_us: float | None = None
+    tried: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("median_us", "default_us"):
+            time = getattr(self, name)
+            if time is not None and not 0 < time < float("inf"):
+                raise ValueError(f"{name} must be a positive time, found {time}")
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A setting that could not win at one point, and why.
+
+    pruned: a cost model or the device's limits ruled it out before it ran; the rest ran.
+    """
+
+    backend: str
+    knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
+    why: Literal["pruned", "wrong", "error", "crashed", "timeout"]
+    detail: str = ""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One workload point: B sequences of S context tokens, `query` new tokens each.
+
+    pick: the backend that the timings give here, as it was decided when the document was written.
+    measured: the day, where it is another than the document's.
+    """
+
+    phase: Literal["prefill", "decode"]
+    batch: Count
+    context: Count
+    query: Count = 1
+    pick: str = ""
+    measured: str = ""
+    weight: float = 1.0
+    timings: tuple[Timing, ...]
+    rejected: tuple[Rejected, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < float("inf"):
+            raise ValueError(f"weight must be a positive number, found {self.weight}")
+        names = [timing.backend for timing in self.timings]
+        if len(set(names)) < len(names):
+            raise ValueError("a backend has two timings at one point")
+
+    def __str__(self) -> str:
+        query = (
+            f", q={tokens_text(self.query)}" if self.phase == "prefill" or self.query > 1 else ""
+        )
+        return f"{self.phase} B={self.batch}, S={tokens_text(self.context)}{query}"
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """What tells it from the other points of its entry."""
+        return (self.phase, self.batch, self.context, self.query)
+
+    def timing(self, backend: str) -> Timing | None:
+        """What was timed of one backend here."""
+        return next((one for one in self.timings if one.backend == backend), None)
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The layer shape that was timed; heads and states are per tensor-parallel rank.
+
+    window: tokens that a query may see, or the chunk that it stays inside. topk: tokens that an
+    indexer picks. state: the shapes of one sequence's state tensors.
+    """
+
+    op: str
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_size: int | None = None
+    head_size_v: int | None = None
+    dtype: str = "bfloat16"
+    kv_cache_dtype: str = "auto"
+    features: tuple[str, ...] = ()
+    window: int | None = None
+    topk: int | None = None
+    state: tuple[tuple[int, ...], ...] = ()
+
+    def __str__(self) -> str:
+        heads = f" {self.heads or '?'}/{self.kv_heads or '?'} heads" if self.heads else ""
+        size = f" of {self.head_size}" if self.head_size else ""
+        if self.head_size_v not in (None, self.head_size):
+            size += f" and {self.head_size_v}"
+        cache = "" if self.kv_cache_dtype == "auto" else f", {self.kv_cache_dtype} cache"
+        words = [w for w in self.features if self.window is None or not w.endswith("window")]
+        words += [f"window {self.window}"] if self.window else []
+        words += [f"the best {self.topk}"] if self.topk else []
+        tensors = " + ".join("x".join(map(str, sizes)) for sizes in self.state)
+        words += [f"state {tensors}"] if tensors else []
+        return f"{self.op}{heads}{size}, {self.dtype}{cache}" + "".join(f", {w}" for w in words)
+
+    @property
+    def full(self) -> Shape:
+        """The shape with its V width said, which is K's where it is left out."""
+        if self.head_size_v is not None:
+            return self
+        return msgspec.structs.replace(self, head_size_v=self.head_size)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The timings of one layer shape.
+
+    kernels: backend -> hash of the kernel source timed. order: the backends that were eligible,
+    in the default order; ties go to the earlier. gain: the default's time over the picks', its
+    weighted geometric mean over the points; ci: its bounds with 95 % confidence.
+    """
+
+    shape: Shape
+    points: tuple[Point, ...]
+    kernels: dict[str, str] = {}
+    order: tuple[str, ...] = ()
+    gain: float | None = None
+    ci: tuple[float, float] | None = None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole document as it is written.
+
+    measured: the day, as 2026-11-30. conditions: how it was measured ("graph": "decode",
+    "l2": "cold", "clock_mhz": ...), for the reader.
+    """
+
+    schema: str = SCHEMA
+    name: str
+    key: Key
+    versions: Versions = Versions()
+    measured: str = ""
+    memory_bytes: int | None = None
+    conditions: dict[str, int | float | str | bool] = {}
+    entries: tuple[Entry, ...] = ()
+
+
+class Profile(Document, frozen=True, kw_only=True):
+    """A document that was read. bad_entries: those that did not read, each in one sentence."""
+
+    bad_entries: tuple[str, ...] = ()
+
+
+def tokens_text(count: int) -> str:
+    """A count of tokens as people write it: 8192 as 8k, 1000 as 1000."""
+    return f"{count // 1024}k" if count >= 1024 and count % 1024 == 0 else str(count)
