@@ -4,8 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # the shared cases stand beside the checkout where the project is built, and nowhere else
 SUITES := tests $(if $(wildcard ../shared/cases),,--ignore=tests/shared_cases)
+# pages are looked at in a real browser where there is one; .ci/run installs Debian's
+BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
-.PHONY: test lint fuzz zoo bench docs clean
+.PHONY: test lint fuzz zoo bench compile compile-knobs docs clean
 
 test: $(VENV)/test.installed
 	$(BIN)/python -m pytest -n 2 $(SUITES)
@@ -24,6 +27,15 @@ zoo: $(VENV)/test.installed
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/profile_pick.py
+
+# every Triton kernel of ours for the nine targets: a quarter of an hour on two cores
+compile: $(VENV)/test.installed
+	$(BIN)/attnctl smoke --compile-for all
+
+# with every setting that tune would try: hours
+compile-knobs: $(VENV)/test.installed
+	$(BIN)/attnctl smoke --compile-for all --every-knob
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py

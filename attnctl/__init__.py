@@ -6,6 +6,8 @@ imports torch.
 
 from __future__ import annotations
 
+import sys
+
 # type checkers take it for true; the import of typing would come before main(), where
 # nothing catches Control-C yet
 TYPE_CHECKING = False
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from attnctl.machine import Machine as Machine
     from attnctl.model import read_model as read_model
     from attnctl.model.spec import ModelSpec as ModelSpec
+    from attnctl.plans import plan as plan
     from attnctl.probe import probe as probe
+    from attnctl.profile.shelf import load_profile as load_profile
     from attnctl.registry import load as load_registry
     from attnctl.runtime import open_backend as open_backend
     from attnctl.select import select as select
@@ -30,8 +34,10 @@ _HOMES = {
     "Machine": "attnctl.machine",
     "ModelSpec": "attnctl.model.spec",
     "Options": "attnctl.layer",
+    "load_profile": "attnctl.profile.shelf",
     "load_registry": "attnctl.registry:load",
     "open_backend": "attnctl.runtime",
+    "plan": "attnctl.plans",
     "probe": "attnctl.probe",
     "read_model": "attnctl.model",
     "select": "attnctl.select",
@@ -43,13 +49,27 @@ __all__ = [
     "Machine",
     "ModelSpec",
     "Options",
+    "load_profile",
     "load_registry",
     "open_backend",
+    "plan",
     "probe",
     "read_model",
     "select",
     "select_model",
 ]
+
+
+class _Package(type(sys)):  # type: ignore[misc]
+    """A package whose functions are not hidden by the submodules that bear their names."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # the import system binds a submodule's name once it is loaded, attnctl.select among them
+        if name not in _HOMES or not isinstance(value, type(sys)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> object:

@@ -11,6 +11,7 @@ from attnctl.briefs import brief_machine
 from attnctl.cache_plan import plan_cache, with_blocks
 from attnctl.costs import cost
 from attnctl.exits import InputError
+from attnctl.latent_forms import latent_forms
 from attnctl.layer import Options
 from attnctl.machine import Machine
 from attnctl.memo import Memo
@@ -24,8 +25,8 @@ from attnctl.whatif import flips
 if TYPE_CHECKING:
     from attnctl.decision import Decision
     from attnctl.engines.values import EngineReport
-    from attnctl.profile.document import Profile
-    from attnctl.profile.match import Match
+    from attnctl.profile.shelf import Shelf
+    from attnctl.sensitivity import Ask
 
 
 NOTHING_SET: Mapping[str, str] = MappingProxyType({})
@@ -39,21 +40,40 @@ def answer(
     *,
     what_if: bool = False,
     device: int = 0,
-    profile: Profile | None = None,
+    profiles: Shelf | None = None,
+    mapped: bool = False,
+    sweep: Ask | None = None,
     engine: str | None = None,
     environment: Mapping[str, str] = NOTHING_SET,
     memo: Memo | None = None,
 ) -> SelectReport:
     """The answer for one model on one machine; InputError where it has no such device.
 
+    profiles: timings that may reorder what is eligible. mapped, sweep: add what they say at every
+    timed point, and along an axis.
     engine: the version of the engine's table whose answer is wanted beside the registry's.
     environment: the variables of the engine's process.
     """
     machine = assumption.machine
     _check_device(machine, device)
     asked, options = options, scoped(options, spec, registry)
-    fit = _match(profile, machine, device)
-    timed = fit.profile if fit and fit.usable else None
+    memo = memo or Memo()
+    profiled = None
+    if profiles is not None or mapped or sweep is not None:
+        # a run without a profile does not pay for the modules
+        from attnctl.profiled import Profiled
+
+        profiled = Profiled(
+            profiles,
+            spec,
+            machine,
+            registry,
+            options,
+            device=device,
+            memo=memo,
+            whole=what_if or sweep is not None,
+        )
+    timed = profiled.profile if profiled else None
     decisions = select_model(
         spec, machine, registry, options, memo=memo, device=device, profile=timed
     )
@@ -84,9 +104,11 @@ def answer(
         options,
         decisions,
         costs=with_blocks(costs, cache),
+        latent=[latent_forms(decision, registry) for decision in decisions],
         cache=cache,
         what_if=changes,
-        profile=fit,
+        profiles=profiled.told if profiled else (),
+        timed=profiled.groups(decisions, mapped, sweep) if profiled else None,
         engine=_engine(engine, spec, machine, options, decisions, environment),
         device=device,
         unmet=unheard(asked, options, spec),
@@ -102,7 +124,9 @@ def answers(
     assume_installed: str | None = None,
     what_if: bool = False,
     device: int = 0,
-    profile: Profile | None = None,
+    profiles: Shelf | None = None,
+    mapped: bool = False,
+    sweep: Ask | None = None,
     engine: str | None = None,
     environment: Mapping[str, str] = NOTHING_SET,
 ) -> Iterator[SelectReport]:
@@ -119,7 +143,9 @@ def answers(
                 options,
                 what_if=what_if,
                 device=device,
-                profile=profile,
+                profiles=profiles,
+                mapped=mapped,
+                sweep=sweep,
                 engine=engine,
                 environment=environment,
                 memo=memo,
@@ -133,15 +159,6 @@ def _memory(machine: Machine, options: Options, device: int) -> tuple[int | None
     return brief_machine(
         machine, device
     ).device.memory_bytes, "the whole device: the weights are not taken off"
-
-
-def _match(profile: Profile | None, machine: Machine, device: int) -> Match | None:
-    if profile is None:
-        return None
-    from attnctl.profile.match import match
-
-    gpus = machine.gpus
-    return match(profile, machine, gpus[device] if gpus else None)
 
 
 def _engine(

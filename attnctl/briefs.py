@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import msgspec
 
 from attnctl.findings import Finding
 from attnctl.machine import Machine, Platform
 from attnctl.model.spec import ModelSpec, Tower
-
-if TYPE_CHECKING:
-    from attnctl.profile.match import Match
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,19 +55,25 @@ class ModelBrief(msgspec.Struct, frozen=True, kw_only=True):
     config: ConfigKeys
 
 
-class ProfileBrief(msgspec.Struct, frozen=True):
-    """How the profile given fits this device; a foreign one was not used."""
+class ProfileBrief(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile that was looked at, and how it fits the device.
+
+    origin: named by --profile or ATTNCTL_PROFILE, the user's own, or bundled. status: valid and
+    stale ones are used, but for shapes that one before them holds; foreign and damaged ones are
+    not. used: it decided about some shape that was asked about. dead: timings left out because
+    their kernel's source has changed, each in one sentence. error: why it does not read.
+    """
 
     name: str
-    status: str
-    findings: tuple[Finding, ...]
-    bad_entries: tuple[str, ...]
-
-
-def brief_profile(found: Match) -> ProfileBrief:
-    """How a profile fits, without its timings."""
-    profile = found.profile
-    return ProfileBrief(profile.name, found.status, found.findings, profile.bad_entries)
+    origin: Literal["option", "environment", "user", "bundled"]
+    path: str
+    measured: str = ""
+    status: Literal["valid", "stale", "foreign", "damaged"]
+    used: bool = False
+    findings: tuple[Finding, ...] = ()
+    bad_entries: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
+    error: str = ""
 
 
 def brief_machine(machine: Machine, index: int) -> MachineBrief:

@@ -7,8 +7,9 @@ nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -20,11 +21,13 @@ from attnctl.exits import AttnctlError, Exit
 from attnctl.nearest import did_you_mean
 from attnctl.render.output import Output, remark, to_stderr
 
-# command -> (one line of help, examples); its module is attnctl.commands.<command>
+# command -> one line of help; its module is attnctl.commands.<command>
 COMMANDS = {
     "probe": "What this machine has, and what is wrong with it.",
     "select": "Which backend serves a model here, and why not the others.",
     "smoke": "Whether each backend's kernels are right on this machine.",
+    "tune": "Which backend and settings are fastest here, as a profile.",
+    "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
     "explain": "What the code of a reason means, or what a backend needs.",
 }
@@ -77,7 +80,13 @@ class Command(Strict, TyperCommand):
 
 
 class LazyGroup(Strict, TyperGroup):
-    """Loads the invoked command's module, and lists the others from the table above."""
+    """Loads the invoked command's module, and lists the others from a table.
+
+    verbs: command -> one line of help; package: where their modules are.
+    """
+
+    verbs = COMMANDS
+    package = "attnctl.commands"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args:
@@ -86,19 +95,19 @@ class LazyGroup(Strict, TyperGroup):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return list(self.verbs)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        return _load(self.package, cmd_name) if cmd_name in self.verbs else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in COMMANDS:
-            ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[0], COMMANDS)}")
+        if args[0] not in self.verbs:
+            ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[0], self.verbs)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(self.verbs.items()))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -107,8 +116,14 @@ class LazyGroup(Strict, TyperGroup):
             raise typer.Exit(Exit.INTERRUPTED) from None
 
 
-def _load(name: str) -> Any:
-    module = import_module(f"attnctl.commands.{name}")
+def _load(package: str, name: str) -> Any:
+    """The command of a module, or the group whose verbs a package lists in VERBS."""
+    # a module cannot be imported by a statement where its name is a word of Python
+    module = import_module(f"{package}.{name}_" if iskeyword(name) else f"{package}.{name}")
+    verbs = getattr(module, "VERBS", None)
+    if verbs is not None:
+        kind = type("Verbs", (LazyGroup,), {"verbs": verbs, "package": module.__name__})
+        return _group(kind, module.__doc__, module.EXAMPLES, _no_options)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,
@@ -120,16 +135,26 @@ def _load(name: str) -> Any:
     return get_command(app)
 
 
-def build() -> Any:
-    """The whole command line as one command object."""
+def _group(kind: type[LazyGroup], text: str | None, epilog: str, root: Callable[..., None]) -> Any:
     app = typer.Typer(
-        cls=LazyGroup,
+        cls=kind,
+        help=text,
+        add_completion=kind is LazyGroup,
         rich_markup_mode=None,
         context_settings=dict(HELP_FLAGS),
-        epilog=EXAMPLES,
+        epilog=epilog,
     )
-    app.callback()(_root)
+    app.callback()(root)
     return get_command(app)
+
+
+def _no_options() -> None:
+    pass
+
+
+def build() -> Any:
+    """The whole command line as one command object."""
+    return _group(LazyGroup, _root.__doc__, EXAMPLES, _root)
 
 
 def _show_help(ctx: Any, param: Any, value: bool) -> None:

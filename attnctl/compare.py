@@ -17,7 +17,7 @@ FACTOR = 2.0
 GUARD = 64
 """Elements of poison that are laid before and after a guarded tensor."""
 
-Verdict = Literal["pass", "wrong", "unwritten", "overrun"]
+Verdict = Literal["pass", "wrong", "unwritten", "overrun", "unsteady"]
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     error and budget: root mean square of the difference over that of the reference (a ratio, so it
     means the same in every precision; None: nothing to compare); reference_error: the plain
     reference's own, in the output's precision; max_error: the largest difference, in the output's
-    unit; nmse: error squared.
+    unit; nmse: error squared; digest: of the output's bits, so that two runs can be compared.
     """
 
     verdict: Verdict
@@ -35,6 +35,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 0.0
     max_error: float | None = None
     detail: str = ""
+    digest: str = ""
 
     @property
     def nmse(self) -> float | None:
@@ -75,7 +76,28 @@ def compare(output: Tensor, exact: Tensor, same_precision: Tensor) -> Comparison
         budget=budget,
         max_error=worst,
         detail=detail,
+        digest=digest(output),
     )
+
+
+def digest(output: Tensor) -> str:
+    """A short name of the output's bits."""
+    import hashlib
+
+    import torch
+
+    data = output.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def same_again(first: Comparison, second: Comparison) -> Comparison:
+    """The first run's comparison, which a second on the same inputs must match to the bit."""
+    if second.verdict != "pass":
+        return second
+    if first.digest == second.digest:
+        return first
+    detail = f"two runs on the same inputs differ: {first.digest} and {second.digest}"
+    return msgspec.structs.replace(first, verdict="unsteady", detail=detail)
 
 
 def relative_rms(value: Tensor, exact: Tensor) -> float:

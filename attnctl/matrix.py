@@ -18,7 +18,8 @@ PLATFORMS = ("cuda", "rocm", "xpu", "cpu")
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One backend. Texts are what its rules accept; "" where no rule asks.
 
-    features: name -> "yes", "no", or the condition. devices, packages: one text per rule.
+    features: name -> "yes", "no", or the condition. devices, packages: one text per rule. rivals:
+    installed packages' kernels that may run in place of its own.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     is_ssm: bool
     kernel: str
     origin: str
+    rivals: tuple[str, ...] = ()
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +94,7 @@ def _row(backend: Backend) -> Row:
         is_ssm=backend.is_ssm,
         kernel=backend.kernel,
         origin=backend.origin,
+        rivals=tuple(rival.name for rival in backend.rivals),
     )
 
 

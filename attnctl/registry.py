@@ -39,6 +39,16 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
         return self.platform == subject.platform and (self.when is None or self.when(subject))
 
 
+class Rival(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed package's kernel that may run in place of a backend's own, when asked for.
+
+    rules: what it needs beside the backend's rules.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+
+
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """One way to compute some operations: what it needs, where it stands, what it caches.
 
@@ -49,6 +59,9 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block that it asks for where the user fixes none. offset_bits: of the offsets with which its
     kernel reaches into the cache; None where the library that it calls does not say.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
+    beside: the backend whose kernels compute what a library behind this one has not: the prefill
+    and the merge of latent attention, and its indexer.
+    rivals: kernels of installed packages that open_backend takes by name, and that may be timed.
     origin: "built-in", or the distribution that brought it. module: where it is declared; the
     registry fills in both. Its kernels are in the module's `kernel`, loaded when they are run.
     """
@@ -65,6 +78,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     prefers_block: int | None = None
     offset_bits: Literal[32, 64, None] = None
     kernel: Literal["bundled", "adapter", "planned"] = "planned"
+    beside: str = ""
+    rivals: tuple[Rival, ...] = ()
     origin: str = BUILT_IN
     module: str = ""
 

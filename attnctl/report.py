@@ -6,7 +6,6 @@ The table, the JSON and the exit code are read from this value, so that they can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,7 +16,6 @@ from attnctl.briefs import (
     ProfileBrief,
     brief_machine,
     brief_model,
-    brief_profile,
 )
 from attnctl.cache_plan import CachePlan
 from attnctl.costs import Cost
@@ -25,12 +23,11 @@ from attnctl.decision import Decision, Pick
 from attnctl.engines.values import EngineReport
 from attnctl.exits import Exit
 from attnctl.findings import Finding
+from attnctl.latent_forms import LatentForms
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup, ModelSpec
+from attnctl.timed import Mapped, Span
 from attnctl.whatif import Flip
-
-if TYPE_CHECKING:
-    from attnctl.profile.match import Match
 
 SCHEMA = "attnctl.select/1"
 SWEEP_SCHEMA = "attnctl.select-sweep/1"
@@ -59,7 +56,10 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer for one group of layers; `layer` is the group as the configuration states it.
 
     pick / would_pick: names; winner: the pick with its evidence and what it beat. cost: what the
-    pick keeps in cache. what_if: None where it was not asked for.
+    pick keeps in cache. latent: how the pick computes latent attention. what_if: None where it was
+    not asked for. timed_by: the profile whose timings of this shape were used. map: its pick at
+    every timed point; sweep: where the choice changes along an axis; None where they were not asked
+    for.
     """
 
     kind: str
@@ -77,14 +77,19 @@ class GroupReport(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[CandidateReport, ...]
     notes: tuple[str, ...]
     cost: Cost | None = None
+    latent: LatentForms | None = None
     what_if: tuple[Flip, ...] | None = None
+    timed_by: str | None = None
+    map: tuple[Mapped, ...] | None = None
+    sweep: tuple[Span, ...] | None = None
 
 
 class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer for one model on one machine.
 
     unmet: demands that no layer of the model carries, one sentence each. cache: what all groups
-    keep together; None where a group's share is not known.
+    keep together; None where a group's share is not known. profile: the first of `profiles`, those
+    that decided something, that were named, or that come nearest.
     """
 
     schema: str = SCHEMA
@@ -94,11 +99,23 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     assumed: tuple[str, ...]
     assumed_because: str
     profile: ProfileBrief | None = None
+    profiles: tuple[ProfileBrief, ...] = ()
     engine: EngineReport | None = None
     unmet: tuple[str, ...] = ()
     groups: tuple[GroupReport, ...]
     cache: CachePlan | None = None
     exit_code: int
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the profiles say of one group: the fields timed_by, map and sweep of its report."""
+
+    by: str | None = None
+    map: tuple[Mapped, ...] | None = None
+    sweep: tuple[Span, ...] | None = None
+
+
+UNTIMED = Timed()
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,22 +139,29 @@ def report(
     decisions: Sequence[Decision],
     *,
     costs: Sequence[Cost] | None = None,
+    latent: Sequence[LatentForms | None] | None = None,
     cache: CachePlan | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
-    profile: Match | None = None,
+    profiles: tuple[ProfileBrief, ...] = (),
+    timed: Sequence[Timed] | None = None,
     engine: EngineReport | None = None,
     device: int = 0,
     unmet: tuple[str, ...] = (),
 ) -> SelectReport:
-    """The whole answer; costs and what_if hold one entry per decision, or are None.
+    """The whole answer; costs, latent, what_if and timed hold one entry per decision, or are None.
 
     unmet: demands that no layer carries; they make the answer no unless a fallback is allowed.
     """
     unasked: Sequence[None] = [None] * len(decisions)
     groups = tuple(
-        _group(decision, cost, flips)
-        for decision, cost, flips in zip(
-            decisions, costs or unasked, what_if or unasked, strict=True
+        _group(decision, cost, forms, flips, of_profile or UNTIMED)
+        for decision, cost, forms, flips, of_profile in zip(
+            decisions,
+            costs or unasked,
+            latent or unasked,
+            what_if or unasked,
+            timed or unasked,
+            strict=True,
         )
     )
     return SelectReport(
@@ -146,7 +170,8 @@ def report(
         options=options,
         assumed=assumption.packages,
         assumed_because=assumption.because,
-        profile=brief_profile(profile) if profile else None,
+        profile=profiles[0] if profiles else None,
+        profiles=profiles,
         engine=engine,
         unmet=unmet,
         groups=groups,
@@ -182,7 +207,13 @@ def sweep(
     )
 
 
-def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None) -> GroupReport:
+def _group(
+    decision: Decision,
+    cost: Cost | None,
+    forms: LatentForms | None,
+    flips: tuple[Flip, ...] | None,
+    timed: Timed,
+) -> GroupReport:
     return GroupReport(
         kind=decision.group.kind,
         layers=decision.group.layers,
@@ -209,5 +240,9 @@ def _group(decision: Decision, cost: Cost | None, flips: tuple[Flip, ...] | None
         ),
         notes=decision.notes,
         cost=cost,
+        latent=forms,
         what_if=flips,
+        timed_by=timed.by,
+        map=timed.map,
+        sweep=timed.sweep,
     )

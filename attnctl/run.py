@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -23,12 +23,12 @@ TAIL_BYTES = 4000
 class Worker:
     """One child process. Use as a context manager: it is ended however the block is left."""
 
-    def __init__(self, backend: str, device: str) -> None:
+    def __init__(self, *arguments: str, module: str = "attnctl.worker") -> None:
         self._log_read, log_write = os.pipe()
         os.set_blocking(self._log_read, False)
         self._buffer = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "attnctl.worker", backend, device],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,
@@ -137,14 +137,51 @@ def _unwind(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
-def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float) -> Iterator[Trial]:
-    """A Trial per case, in order. A case that hangs or kills the worker costs that case alone."""
+def try_cases(
+    backend: str, device: str, cases: Iterable[str], timeout_s: float, *, twice: bool = False
+) -> Iterator[Trial]:
+    """A Trial per case, in order. A case that hangs or kills the worker costs that case alone.
+
+    twice: each case is run again on the same inputs and must give the same bits.
+    """
+    words = (backend, device, *(("twice",) if twice else ()))
+    return answers(lambda: Worker(*words), cases, timeout_s)
+
+
+def importable(backends: Sequence[str]) -> frozenset[str]:
+    """Those of the backends whose kernels a child can import."""
+    found = set()
+    with Worker("import", *backends) as worker:
+        for name in backends:
+            try:
+                line = worker.line(START_LIMIT_S)
+            except EOFError:  # one of them ended the child: those after it are not known to
+                break
+            if line is None:
+                break
+            if msgspec.json.decode(line, type=Ready).ok:
+                found.add(name)
+    return frozenset(found)
+
+
+def answers(
+    make: Callable[[], Worker],
+    lines: Iterable[str],
+    timeout_s: float,
+    ready: Callable[[Ready], None] = lambda said: None,
+) -> Iterator[Trial]:
+    """A Trial per line, in order, from workers that are made as they are needed.
+
+    ready: told what each worker says of itself.
+    """
     worker: Worker | None = None
     refused = ""
     try:
-        for text in cases:
+        for text in lines:
             if worker is None and not refused:
-                worker, refused = _start(backend, device)
+                worker, said = _start(make)
+                refused = said.detail if worker is None else ""
+                ready(said)
             if worker is None:
                 yield Trial(text, "error", 0.0, refused)
                 continue
@@ -158,29 +195,29 @@ def try_cases(backend: str, device: str, cases: Iterable[str], timeout_s: float)
             worker.end()
 
 
-def _start(backend: str, device: str) -> tuple[Worker | None, str]:
-    worker = Worker(backend, device)
+def _start(make: Callable[[], Worker]) -> tuple[Worker | None, Ready]:
+    worker = make()
     try:
-        refused = _refusal(worker)
+        said = _said(worker)
     except BaseException:  # an interrupt while it imports, which takes seconds
         worker.end()
         raise
-    if not refused:
-        return worker, ""
+    if said.ok:
+        return worker, said
     worker.end()
-    return None, refused
+    return None, said
 
 
-def _refusal(worker: Worker) -> str:
-    """Why a new worker cannot serve; "" once it is ready."""
+def _said(worker: Worker) -> Ready:
+    """What a new worker says of itself; where it cannot serve, why, in a sentence."""
     try:
         line = worker.line(START_LIMIT_S)
         if line is None:
-            return f"the worker was not ready after {START_LIMIT_S:.0f} s"
-        ready = msgspec.json.decode(line, type=Ready)
+            return Ready(False, f"the worker was not ready after {START_LIMIT_S:.0f} s")
+        said = msgspec.json.decode(line, type=Ready)
     except (EOFError, msgspec.MsgspecError):
-        return f"the worker ended before it was ready, {worker.death()}"
-    return "" if ready.ok else f"the worker could not start: {ready.detail}"
+        return Ready(False, f"the worker ended before it was ready, {worker.death()}")
+    return said if said.ok else Ready(False, f"the worker could not start: {said.detail}")
 
 
 def _try(worker: Worker, text: str, timeout_s: float) -> tuple[Trial, bool]:

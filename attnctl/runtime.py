@@ -167,10 +167,11 @@ class StateRuntime(Protocol):
 Runtime: TypeAlias = "PagedRuntime | StateRuntime | MlaRuntime | MlaSparseRuntime"
 
 
-def open_backend(name: str, registry: Registry | None = None) -> Any:
+def open_backend(name: str, registry: Registry | None = None, *, kernel: str = "") -> Any:
     """The runtime of a backend: one of the protocols in Runtime, as its operation says.
 
-    InputError: no such backend, or its kernel is not written yet.
+    kernel: a rival of the backend's own ("fla" for GDN_ATTN), "" for its own. InputError: no such
+    backend or kernel, or its kernel is not written yet.
     """
     if registry is None:
         from attnctl.registry import load
@@ -182,5 +183,11 @@ def open_backend(name: str, registry: Registry | None = None) -> Any:
         raise InputError(f"{name}: no such backend; there are {known}")
     if backend.kernel == "planned":
         raise InputError(f"{name}: its kernel is planned and not written yet; pick another backend")
-    module = import_module(f"{backend.module}.kernel")
-    return module.RUNTIME
+    runtime = import_module(f"{backend.module}.kernel").RUNTIME
+    if not kernel:
+        return runtime
+    rivals = tuple(rival.name for rival in backend.rivals)
+    if kernel not in rivals:
+        have = f"its rival kernels are {', '.join(rivals)}" if rivals else "it has no rival kernels"
+        raise InputError(f"{name}: no kernel {kernel!r}; {have}")
+    return runtime.with_knobs({}, kernel)

@@ -97,6 +97,15 @@ def _is_untimed(profile: Profile | None, layer: Layer) -> bool:
     return not is_timed(profile, layer)
 
 
+def eligible_names(decision: Decision) -> tuple[str, ...]:
+    """The backends that a profile may choose from, in the default order; a demanded one alone."""
+    if decision.requested is not None and decision.pick is not None:
+        return (decision.pick.name,)
+    eligible = [candidate for candidate in decision.candidates if candidate.ok]
+    eligible.sort(key=_place)
+    return tuple(candidate.name for candidate in eligible)
+
+
 def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
     """What the rules look at; InputError where the machine has no such device."""
     gpus = machine.gpus
@@ -128,8 +137,11 @@ def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
 
 
 def _order(entry: Scored) -> tuple[bool, int, str]:
-    place = entry[1].place
-    return (not entry[1].ok, UNRANKED if place is None else place, entry[1].name)
+    return (not entry[1].ok, *_place(entry[1]))
+
+
+def _place(candidate: Candidate) -> tuple[int, str]:
+    return UNRANKED if candidate.place is None else candidate.place, candidate.name
 
 
 def _pick(eligible: list[Scored], subject: Subject, order: Order | None) -> Pick:

@@ -6,54 +6,99 @@ Triton backends run in Triton's interpreter, where only rules about the layer ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from attnctl.compiling.declared import declared
 from attnctl.exits import Exit, InputError
-from attnctl.findings import Finding, Verdict
+from attnctl.findings import Finding, Verdict, unmet
 from attnctl.machine import Machine, Vendor
 from attnctl.ops.case import Case
 from attnctl.ops.catalog import OPERATIONS, case_of, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
-from attnctl.run import try_cases
+from attnctl.requirements.rule import Rule
+from attnctl.run import importable, try_cases
 from attnctl.select import DEFAULT_BLOCK, subject_of
+from attnctl.smoke_place import Place
 from attnctl.trials import BackendTrials, Level, SmokeReport, Trial
 
 # what the interpreter needs of the machine, whatever its devices are
 INTERPRETER = (package("torch"), package("triton"))
 
-Runner = Callable[[str, str, Iterable[str], float], Iterator[Trial]]
+
+def _masked_values(subject: Subject) -> Finding:
+    return unmet("masked_values", "kernels of ours", "a call into a package's, which may read them")
+
+
+# asked of adapters alone, and of cases with poison alone
+MASKED_VALUES = Rule("masked_values", "machine", _masked_values, wanted="kernels of ours")
+
+NO_KERNELS = Rule(
+    "interpret",
+    "machine",
+    lambda subject: unmet("interpret", "Triton kernels of its own", "none"),
+    wanted="Triton kernels of its own",
+)
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one backend is tried on: runnable cases, and those that its rules refuse."""
+    """What one backend is tried on: runnable cases, and those that its rules refuse.
+
+    Where the cases are compiled, most_spills_bytes: what a thread may spill; every_knob: with each
+    setting that tune would try, too.
+    """
 
     backend: str
     device: str
     level: Level
     runnable: tuple[str, ...]
     refused: tuple[Trial, ...]
+    most_spills_bytes: int | None = None
+    every_knob: bool = False
 
 
-def plan(backend: Backend, machine: Machine, wanted: Iterable[Case]) -> Plan:
-    """Which of these cases the backend takes on this machine, and where it would run them."""
-    device, level = _where(backend, machine)
+def plan(
+    backend: Backend, machine: Machine, wanted: Iterable[Case], place: Place | None = None
+) -> Plan:
+    """Which of these cases the backend takes on this machine, and where it would run them.
+
+    place: where the user wants them run; None: wherever this backend proves most.
+    """
+    device, level = _where(backend, machine) if place is None else (place.device, place.level)
     seen = _without_gpus(machine) if device == "cpu" else machine
-    runnable, refused = [], []
+    rules = backend.rules
+    # what calls an installed package has no kernels to interpret: it asks for its machine
+    if level == "interpret" and interpretable(backend):
+        rules = (*INTERPRETER, *(rule for rule in rules if rule.about == "layer"))
+    elif place is not None and level == "interpret":
+        rules = (NO_KERNELS,)
+    taken = [case for case in wanted if takes(backend, case)]
+    index = 0 if place is None else place.index
+    return Plan(backend.name, device, level, *sorted_by_rules(backend, seen, taken, rules, index))
+
+
+def sorted_by_rules(
+    backend: Backend,
+    machine: Machine,
+    wanted: Iterable[Case],
+    rules: Iterable[Rule],
+    index: int = 0,
+) -> tuple[tuple[str, ...], tuple[Trial, ...]]:
+    """The texts of the cases that every rule takes on a device, and the others with reasons."""
+    runnable, refused, rules = [], [], tuple(rules)
     for asked in wanted:
-        if not takes(backend, asked):
-            continue
-        one = _paged_for(asked, backend, seen.platform)
-        subject = subject_of(seen, layer_for(one))
-        reasons = tuple(_reasons(backend, subject, level))
+        one = _paged_for(asked, backend, machine.platform)
+        subject = subject_of(machine, layer_for(one), index)
+        poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
+        reasons = tuple(_reasons((*rules, MASKED_VALUES) if poisoned else rules, subject))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
             refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
         else:
             runnable.append(one.text)
-    return Plan(backend.name, device, level, tuple(runnable), tuple(refused))
+    return tuple(runnable), tuple(refused)
 
 
 def thinned(plan: Plan) -> Plan:
@@ -81,11 +126,11 @@ def refuse_untaken(cases: Iterable[Case], backends: Sequence[Backend]) -> None:
         raise InputError(f"{one}: none of {names} computes {_op(one)}")
 
 
-def run_plan(plan: Plan, timeout_s: float, runner: Runner = try_cases) -> Iterator[Trial]:
+def run_plan(plan: Plan, timeout_s: float, *, twice: bool = False) -> Iterator[Trial]:
     """Every trial of a plan: the refused ones, then the run ones as they end."""
     yield from plan.refused
     if plan.runnable:
-        yield from runner(plan.backend, plan.device, plan.runnable, timeout_s)
+        yield from try_cases(plan.backend, plan.device, plan.runnable, timeout_s, twice=twice)
 
 
 def summary(plan: Plan, trials: Iterable[Trial]) -> BackendTrials:
@@ -93,6 +138,17 @@ def summary(plan: Plan, trials: Iterable[Trial]) -> BackendTrials:
     kept = tuple(trials)
     ran = any(trial.status not in ("unsupported", "unknown") for trial in kept)
     return BackendTrials(plan.backend, plan.device, plan.level if ran else "none", kept)
+
+
+def with_imports(results: Iterable[BackendTrials]) -> list[BackendTrials]:
+    """The results, with the level import for backends that ran nothing and can be imported."""
+    kept = list(results)
+    idle = [one.backend for one in kept if one.level == "none"]
+    found = importable(idle) if idle else frozenset()
+    return [
+        msgspec.structs.replace(one, level="import") if one.backend in found else one
+        for one in kept
+    ]
 
 
 def report(results: Iterable[BackendTrials]) -> SmokeReport:
@@ -128,6 +184,14 @@ def _op(one: Case) -> str:
     return layer_for(one).op or one.op
 
 
+def interpretable(backend: Backend) -> bool:
+    """Whether it has Triton kernels of ours, which Triton's interpreter can run."""
+    if backend.kernel != "bundled":
+        return False
+    # one without a kernel for processors can have no other; beside one, it names what is compiled
+    return "cpu" not in {rank.platform for rank in backend.ranks} or bool(declared(backend))
+
+
 def _where(backend: Backend, machine: Machine) -> tuple[str, Level]:
     """The worker's device for this backend here, and the level that a run of it proves."""
     platforms = {rank.platform for rank in backend.ranks}
@@ -138,11 +202,7 @@ def _where(backend: Backend, machine: Machine) -> tuple[str, Level]:
     return "interpret", "interpret"
 
 
-def _reasons(backend: Backend, subject: Subject, level: Level) -> Iterator[Finding]:
-    rules = backend.rules
-    # what calls an installed package has no kernels to interpret: it asks for its machine
-    if level == "interpret" and backend.kernel == "bundled":
-        rules = (*INTERPRETER, *(rule for rule in rules if rule.about == "layer"))
+def _reasons(rules: Iterable[Rule], subject: Subject) -> Iterator[Finding]:
     for rule in rules:
         finding = rule.check(subject)
         if finding is not None and not finding.met:

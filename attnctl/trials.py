@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from attnctl.compare import Comparison
+from attnctl.compiling.report import Launched
 from attnctl.findings import Finding
 
 Status = Literal["pass", "wrong", "error", "crashed", "timeout", "unsupported", "unknown"]
@@ -24,10 +25,14 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     ok: bool
     detail: str = ""
     torch: str = ""
+    triton: str = ""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """One case on one backend. reasons: the unmet rules of an unsupported case."""
+    """One case on one backend.
+
+    reasons: the unmet rules of an unsupported case. launches: what was compiled for the case.
+    """
 
     case: str
     status: Status
@@ -35,6 +40,7 @@ class Trial(msgspec.Struct, frozen=True):
     detail: str = ""
     comparison: Comparison | None = None
     reasons: tuple[Finding, ...] = ()
+    launches: tuple[Launched, ...] = ()
 
 
 class BackendTrials(msgspec.Struct, frozen=True):
@@ -57,11 +63,53 @@ class BackendTrials(msgspec.Struct, frozen=True):
         return self.count("pass", *BAD)
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What one launch, or one case, became since a baseline.
+
+    kernel: "" where it is the case as a whole. what: a field of Launched, or "status". worse: it
+    fails now, spills more, or lost its matrix instructions.
+    """
+
+    target: str
+    backend: str
+    case: str
+    kernel: str = ""
+    what: str
+    before: str
+    after: str
+    worse: bool = False
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """The comparison with an earlier run. same: cases in both in which nothing changed.
+
+    added, gone: cases of this run alone, and of the earlier one alone on the targets of both.
+    """
+
+    path: str
+    torch: str
+    triton: str
+    changes: tuple[Change, ...]
+    same: int = 0
+    added: int = 0
+    gone: int = 0
+
+    @property
+    def worse(self) -> int:
+        return sum(change.worse for change in self.changes)
+
+
 class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run. exit_code: 0 good; 1 a case is bad, or nothing ran at all."""
+    """A whole run. exit_code: 0 good; 1 a case is bad, nothing ran, or a baseline was better.
+
+    torch, triton: versions of a cross-compilation.
+    """
 
     schema: str = "attnctl.smoke/1"
+    torch: str = ""
+    triton: str = ""
     backends: tuple[BackendTrials, ...]
+    baseline: Baseline | None = None
     exit_code: int
 
     @property

@@ -21,24 +21,51 @@ PARENT_CHECK_S = 0.5
 
 
 def main(arguments: list[str]) -> int:
-    """backend, device ("cpu", "cuda", "xpu" or "interpret")."""
-    backend, device = arguments
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    """backend, device ("cpu", "cuda:1", "xpu", "interpret", ...), and "twice" for determinism.
+
+    Or "import" and names of backends: answers for each whether its kernels can be imported.
+    """
+    answers = private_answers()
+    if arguments[0] == "import":
+        _import_each(arguments[1:], answers)
+        return 0
+    backend, device = arguments[:2]
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
     try:
-        _serve(backend, device, answers)
+        _serve(backend, device, answers, twice="twice" in arguments[2:])
     except Exception as error:  # the parent turns it into a sentence
-        _say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
+        say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
 
 
-def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
+def private_answers() -> IO[bytes]:
+    """The stream of answers; from here on what is printed goes to standard error.
+
+    Also sees to it that this process ends with its parent.
+    """
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    return answers
+
+
+def _import_each(backends: list[str], answers: IO[bytes]) -> None:
+    from attnctl.runtime import open_backend
+
+    for name in backends:
+        try:
+            open_backend(name)
+            say(answers, Ready(ok=True))
+        except Exception as error:  # its level is then lower, which is what is asked
+            say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
+
+
+def _serve(backend: str, device: str, answers: IO[bytes], *, twice: bool) -> None:
     import torch
 
+    from attnctl.compare import same_again
     from attnctl.ops.case import split_case
     from attnctl.ops.catalog import case_of, try_case
     from attnctl.runtime import open_backend
@@ -46,18 +73,21 @@ def _serve(backend: str, device: str, answers: IO[bytes]) -> None:
     runtime = open_backend(backend)
     place = "cpu" if device in ("cpu", "interpret") else device
     version = str(torch.__version__)
-    _say(answers, Ready(ok=True, detail=f"torch {version}", torch=version))
+    say(answers, Ready(ok=True, detail=f"torch {version}", torch=version))
     for line in sys.stdin:
         text = line.strip()
         start = time.perf_counter()
         try:
-            comparison = try_case(runtime, case_of(*split_case(text)), place)
+            case = case_of(*split_case(text))
+            comparison = try_case(runtime, case, place)
+            if twice and comparison.verdict == "pass":
+                comparison = same_again(comparison, try_case(runtime, case, place))
             status: Status = "pass" if comparison.verdict == "pass" else "wrong"
             trial = Trial(text, status, 0.0, comparison.detail, comparison)
         except Exception as error:  # one case's error is that case's result
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
         seconds = time.perf_counter() - start
-        _say(answers, msgspec.structs.replace(trial, seconds=seconds))
+        say(answers, msgspec.structs.replace(trial, seconds=seconds))
 
 
 def _end_with(parent: int) -> None:
@@ -67,7 +97,8 @@ def _end_with(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _say(answers: IO[bytes], value: msgspec.Struct) -> None:
+def say(answers: IO[bytes], value: msgspec.Struct) -> None:
+    """Writes one answer, a line of JSON."""
     answers.write(msgspec.json.encode(value) + b"\n")
 
 

@@ -35,6 +35,7 @@ CASES = (
     Case(("--help",), 9.0),
     Case((*ON_ONE, "--json"), 10.0),
     Case(("probe", "--json"), 10.0),
+    Case(("profile", "list", "--machine", "h200", "--json"), 10.0),
     Case(ON_ONE, 16.0, terminal=True),
     Case(("probe",), 16.0, terminal=True),
     Case(("list",), 16.0, terminal=True),

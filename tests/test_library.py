@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 import attnctl
@@ -18,6 +19,16 @@ def test_every_public_name_is_there() -> None:
     assert attnctl.load_registry().get("CPU_ATTN") is not None
 
 
+def test_a_function_is_not_hidden_by_the_module_of_its_name() -> None:
+    """attnctl.select, attnctl.probe: functions, whichever submodules are loaded already."""
+    import attnctl.probe
+    import attnctl.select
+
+    assert attnctl.select.__name__ == "select"
+    assert attnctl.probe.__name__ == "probe"
+    assert attnctl.probe().platform
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     """`import attnctl` in a fresh interpreter brings neither torch nor a command."""
     heavy = "torch", "typer", "msgspec"
@@ -28,8 +39,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_a_planned_backend_is_refused_by_name() -> None:
     """One sentence, and no half-open runtime."""
-    with pytest.raises(InputError, match="planned"):
-        attnctl.open_backend("FLASHMLA")
+    registry = attnctl.load_registry()
+    planned = msgspec.structs.replace(registry.backends[0], name="SOON", kernel="planned")
+    with pytest.raises(InputError, match="SOON: its kernel is planned"):
+        attnctl.open_backend("SOON", msgspec.structs.replace(registry, backends=(planned,)))
 
 
 def test_one_batch_goes_through_a_backend_as_the_documentation_shows() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from attnctl.answer import answer
@@ -9,6 +11,8 @@ from attnctl.assume import Assumption
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import ModelSpec
 from attnctl.profile import Entry, Point, Profile, Timing, key_of, shape_of
+from attnctl.profile.canonical import encode
+from attnctl.profile.shelf import Shelf
 from attnctl.registry import load
 from attnctl.render.plain import plain
 from attnctl.render.reasons import answers
@@ -31,20 +35,22 @@ def timed(**times: float) -> Profile:
     return Profile(name="p", key=key, entries=(Entry(shape=shape, points=(point,)),))
 
 
-def asked(profile: Profile | None = None, **options: object) -> SelectReport:
+def asked(shelf: Shelf | None = None, **options: object) -> SelectReport:
     return answer(
         SPEC,
         Assumption(MACHINE),
         REGISTRY,
         msgspec.structs.replace(Options(), **options),
         what_if=True,
-        profile=profile,
+        profiles=shelf,
     )
 
 
-def test_what_if_starts_from_the_pick_that_the_profile_gave() -> None:
+def test_what_if_starts_from_the_pick_that_the_profile_gave(tmp_path: Path) -> None:
     """`before` is the pick of the answer, and a change that keeps the timed order is no flip."""
-    report = asked(timed(FLASH_ATTN=9.0, FLASHINFER=8.0, TRITON_ATTN=1.0))
+    file = tmp_path / "p.json"
+    file.write_bytes(encode(timed(FLASH_ATTN=9.0, FLASHINFER=8.0, TRITON_ATTN=1.0)))
+    report = asked(Shelf(str(file), {}))
     (one,) = report.groups
     assert one.pick == "TRITON_ATTN"
     assert one.what_if

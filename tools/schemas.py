@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from attnctl.machine import Machine
 from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
 from attnctl.probe.tape import Tape
-from attnctl.profile.document import Profile
+from attnctl.profile.checks import Check
+from attnctl.profile.diff import Difference
+from attnctl.profile.listing import Layers, Listing
+from attnctl.profile.rederive import Verification
+from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
+from attnctl.schema import json_schema
+from attnctl.trials import SmokeReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
     "machine": Machine,
     "matrix": Matrix,
     "model": ModelSpec,
-    "profile": Profile,
+    "profile": Document,
+    "profile-check": Check,
+    "profile-diff": Difference,
+    "profile-layers": Layers,
+    "profile-list": Listing,
+    "profile-verify": Verification,
     "select": SelectReport,
     "select-sweep": Sweep,
+    "smoke": SmokeReport,
     "tape": Tape,
 }
 
 
 def documents() -> dict[str, bytes]:
     """File name -> its text."""
-    return {f"{name}.schema.json": _schema(name, kind) for name, kind in TYPES.items()}
-
-
-def _schema(name: str, kind: Any) -> bytes:
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"attnctl {name}",
-    }
-    text = msgspec.json.encode(head | msgspec.json.schema(kind))
-    return msgspec.json.format(text, indent=2) + b"\n"
+    return {f"{name}.schema.json": json_schema(name, kind) for name, kind in TYPES.items()}
 
 
 if __name__ == "__main__":

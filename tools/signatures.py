@@ -1,7 +1,9 @@
 """Writes the parameters of the functions that adapters call, read from unpacked packages.
 
 Usage: tools/signatures.py FOLDER > tests/adapters/signatures.json
-FOLDER holds what `pip download --no-deps` brought, unpacked: nothing of it is imported or run.
+FOLDER holds a folder for each package with what `pip download --no-deps` brought, unpacked: nothing
+of it is imported or run. What is in no release yet comes from the repository: a folder of the name
+below with the file and a METADATA that names it and the commit.
 """
 
 from __future__ import annotations
@@ -20,6 +22,39 @@ WANTED = (
     ("vllm", "vllm/v1/attention/ops/prefix_prefill.py", "context_attention_fwd"),
     ("amd-aiter", "aiter/ops/mha.py", "mha_batch_prefill_func"),
     ("amd-aiter", "aiter/ops/triton/unified_attention.py", "unified_attention"),
+    ("flashinfer-python", "flashinfer/gdn_prefill.py", "chunk_gated_delta_rule"),
+    *(
+        ("fla-core", f"fla/ops/{name}/{form}.py", f"{form}_{name}")
+        for name in ("gated_delta_rule", "kda", "simple_gla")
+        for form in ("chunk", "fused_recurrent")
+    ),
+    *(
+        ("mamba-ssm", f"mamba_ssm/ops/{file}.py", name)
+        for file, name in (
+            ("triton/selective_state_update", "selective_state_update"),
+            ("triton/ssd_combined", "mamba_chunk_scan_combined"),
+            ("selective_scan_interface", "selective_scan_fn"),
+        )
+    ),
+    *(
+        ("causal-conv1d", "causal_conv1d/causal_conv1d_interface.py", f"causal_conv1d_{form}")
+        for form in ("fn", "update")
+    ),
+    *(
+        ("vllm", "vllm/third_party/flashmla/flash_mla_interface.py", name)
+        for name in ("get_mla_metadata", "flash_mla_with_kvcache", "flash_mla_sparse_fwd")
+    ),
+    *(
+        ("flash-mla", "flash_mla/flash_mla_interface.py", name)
+        for name in ("get_mla_metadata", "flash_mla_with_kvcache", "flash_mla_sparse_fwd")
+    ),
+    ("vllm", "vllm/v1/attention/ops/flashmla.py", "get_mla_metadata_dense_fp8"),
+    ("vllm", "vllm/v1/attention/ops/flashmla.py", "flash_mla_with_kvcache_fp8"),
+    ("flashinfer-python", "flashinfer/mla/_core.py", "trtllm_batch_decode_with_kv_cache_mla"),
+    ("amd-aiter", "aiter/mla.py", "mla_decode_fwd"),
+    ("aiter", "aiter/mla.py", "mla_decode_fwd"),
+    ("vllm-xpu-kernels", "vllm_xpu_kernels/flash_attn_interface.py", "flash_attn_varlen_func"),
+    ("vllm-xpu-source", "vllm_xpu_kernels/flash_mla_interface.py", "flash_mla_sparse_fwd"),
     *(
         ("flashinfer-python", f"flashinfer/{file}.py", f"{name}.{method}")
         for file, name, methods in (
@@ -34,11 +69,11 @@ WANTED = (
 def main(folder: Path) -> None:
     facts = []
     for package, path, name in WANTED:
-        source = next(found for found in folder.rglob(path) if _of(found, package))
+        source = next((folder / package).rglob(path))
         facts.append(
             {
                 "package": package,
-                "version": _version(folder, package),
+                "version": _version(folder / package, package),
                 "file": path,
                 "function": name,
                 "parameters": parameters(source.read_text(), name),
@@ -77,12 +112,6 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
         body = next(n for n in body if isinstance(n, ast.ClassDef) and n.name == owner).body
     # the last of the same name is the one that runs; those before it are overloads
     return [n for n in body if isinstance(n, ast.FunctionDef) and n.name == last][-1]
-
-
-def _of(path: Path, package: str) -> bool:
-    """False for another package's file of the same path."""
-    text = str(path)
-    return ("flash_attn_4" in text or "fa4" in text) == (package == "flash-attn-4")
 
 
 def _version(folder: Path, package: str) -> str:

@@ -176,9 +176,9 @@ FEATURE: dict[str, Row] = {
     ),
     "blocksparse": (
         "No block-sparse pattern",
-        "Phi-3-small's layers attend to a fixed pattern of blocks. FLEX_ATTENTION takes it, as a "
-        "mask over block numbers.",
-        "Nothing: FLEX_ATTENTION takes it.",
+        "Phi-3-small's layers attend to a fixed pattern of blocks that differs from head to head. "
+        "No backend here computes it.",
+        "Another model, or an engine that runs the model's own code.",
     ),
     "chunk": (
         "Chunks are not whole blocks",

@@ -10,9 +10,10 @@ import typer
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine
-    from attnctl.profile.document import Profile
+    from attnctl.profile.shelf import Shelf
     from attnctl.render.output import Output
     from attnctl.report import SelectReport
+    from attnctl.sensitivity import Ask
 
 EXAMPLES = """\b
 Examples:
@@ -23,6 +24,7 @@ Examples:
   attnctl select --model config.json --machine a100 --engine vllm
   attnctl select -m c.json --machine mi300x --engine-env VLLM_ROCM_USE_AITER=1
   attnctl select --model config.json --explain FLASHINFER --what-if
+  attnctl select --model config.json --sweep context=1..131072,batch=8
   curl -s URL | attnctl select --model - --json
 
 \b
@@ -85,7 +87,22 @@ def command(
     profile: Annotated[
         str | None,
         typer.Option(
-            "--profile", metavar="FILE", help="Timings that may reorder what is eligible."
+            "--profile",
+            metavar="FILE|none",
+            help="Timings that may reorder what is eligible, before ATTNCTL_PROFILE, your own and "
+            "the bundled ones; none: no timings at all.",
+        ),
+    ] = None,
+    mapped: Annotated[
+        bool, typer.Option("--map", help="Also the pick at every timed point, with its knobs.")
+    ] = False,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            metavar="AXIS=LOW..HIGH",
+            help="Also where the choice changes along context, batch, query or head_size; "
+            "context=1..131072,batch=8,phase=decode says the rest of the workload.",
         ),
     ] = None,
     device: Annotated[
@@ -150,7 +167,8 @@ def command(
     specs = [read_model(path) for path in model]
     named = [found for name in machine or (None,) for found in _machines(name)]
     machines, left_out = with_device(named, device)
-    shown = [word for word, given in (("--explain", explain), ("--what-if", what_if)) if given]
+    added = {"--explain": explain, "--what-if": what_if, "--map": mapped, "--sweep": sweep}
+    shown = [option for option, given in added.items() if given]
     check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
     reports = tuple(
         answers(
@@ -161,7 +179,9 @@ def command(
             assume_installed=assume_installed,
             what_if=what_if,
             device=device,
-            profile=None if profile is None else _profile(profile),
+            profiles=_profiles(profile),
+            mapped=mapped,
+            sweep=None if sweep is None else _ask(sweep),
             engine=version,
             environment=environment,
         )
@@ -215,10 +235,23 @@ def _show_arguments(
     return max(worst, 1) if left_out else worst
 
 
-def _profile(path: str) -> "Profile":
-    from attnctl.profile.document import read_profile
+def _profiles(option: str | None) -> "Shelf | None":
+    """The profiles to look in; None where there is no file of any."""
+    from os import environ
 
-    return read_profile(path)
+    from attnctl.profile.places import any_profile
+
+    if not any_profile(option, environ):
+        return None
+    from attnctl.profile.shelf import Shelf
+
+    return Shelf(option, environ)
+
+
+def _ask(text: str) -> "Ask":
+    from attnctl.sensitivity import read_ask
+
+    return read_ask(text)
 
 
 def _machines(name: str | None) -> "list[Machine]":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,14 +19,17 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.ops.paged import Paged
 from attnctl.requirements.flash import suitable_versions
 from attnctl.runtime import Metadata
+from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
+KERNELS = ("fa2", "fa3", "fa4")
 Capability = Callable[[torch.device], tuple[int, int]]
 
 
 class FlashAttention(PackedCache):
     """PagedRuntime on FlashAttention. The version is that of the rules, where it can be loaded.
 
-    load: import_module, or what stands for it. capability: a device's compute capability.
+    load: import_module, or what stands for it. capability: a device's compute capability. version:
+    this one alone.
     """
 
     def __init__(
@@ -32,11 +37,31 @@ class FlashAttention(PackedCache):
         name: str,
         load: Load = import_module,
         capability: Capability = torch.cuda.get_device_capability,
+        version: int | None = None,
     ) -> None:
         self.name = name
         self._load = load
         self._capability = capability
+        self._version = version
         self._found: dict[tuple[object, ...], Flash] = {}
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """The version of the rules, and as rivals the others that can be loaded."""
+        group, layer = work.layer.group, work.layer
+        width, width_v = layer.head_size or 0, layer.head_size_v or 0
+        demands = _layer(layer.heads or 1, width, width_v, group.sinks, group.alibi)
+        loaded = []
+        for version in self._able(torch.device("cuda"), demands):
+            with contextlib.suppress(InputError):
+                loaded.append(find(self.name, [version], self._load, group.sinks).version)
+        return (Setting(), *(Setting(kernel=f"fa{version}") for version in loaded[1:]))
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> FlashAttention:
+        """This runtime on the version of a kernel's name. InputError: it has no such kernel."""
+        check_knobs(self.name, knobs, {})
+        refuse_kernel(self.name, kernel, KERNELS)
+        version = int(kernel[2:]) if kernel else None
+        return FlashAttention(self.name, self._load, self._capability, version)
 
     def build_metadata(
         self,
@@ -106,11 +131,15 @@ class FlashAttention(PackedCache):
         found = self._found.get(key)
         if found is None:
             layer = _layer(heads, width, width_v, sinks, alibi)
-            versions = suitable_versions(self._capability(query.device), layer)
-            allowed = (2, 3, 4) if width == width_v else (3, 4)
-            able = [one for one in versions if one in allowed]
+            able = self._able(query.device, layer)
             found = self._found[key] = find(self.name, able, self._load, sinks)
         return found
+
+    def _able(self, device: torch.device, layer: Layer) -> list[int]:
+        """The versions that take this layer on this device, the rules' own first."""
+        versions = suitable_versions(self._capability(device), layer)
+        allowed = (2, 3, 4) if layer.head_size == layer.head_size_v else (3, 4)
+        return [one for one in versions if one in allowed and self._version in (None, one)]
 
 
 def _layer(heads: int, width: int, width_v: int, sinks: bool, alibi: bool) -> Layer:

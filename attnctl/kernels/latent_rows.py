@@ -8,37 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
 from attnctl.ops.mla import Latent
-from attnctl.ops.packed_rows import pack_rows, row_bytes
+from attnctl.ops.packed_rows import pack_rows
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 PACKED = "fp8_ds_mla"
-
-
-def latent_cache_shape(
-    name: str, num_blocks: int, block_size: int, rank: int, rope: int, kv_cache_dtype: str = "auto"
-) -> tuple[int, int, int]:
-    """(N, P, columns or bytes). InputError where the block size is no multiple of 16."""
-    if block_size < 1 or block_size % 16:
-        raise InputError(
-            f"{name}: block_size must be a multiple of 16; it is {block_size}. "
-            f"Try {max(16, -(-block_size // 16) * 16)}"
-        )
-    width = row_bytes(rank, rope) if kv_cache_dtype == PACKED else rank + rope
-    return num_blocks, block_size, width
-
-
-def check_latent(name: str, query: Tensor, cache: Tensor, rank: int) -> None:
-    """InputError where a query [T, H, L + R] does not fit a cache [N, P, C] of kv_lora_rank L."""
-    rope = query.shape[2] - rank
-    packed = cache.dtype is torch.uint8
-    wanted = row_bytes(rank, max(rope, 0)) if packed else query.shape[2]
-    if rope < 0 or cache.shape[2] != wanted:
-        raise InputError(
-            f"{name}: query {tuple(query.shape)} and cache {tuple(cache.shape)} do not fit with "
-            f"kv_lora_rank {rank}: want [T, H, L + R] and [N, P, {wanted}]"
-        )
 
 
 def encode_rows(latent: Tensor, rope: Tensor, cache: Tensor, params: Latent) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,11 @@ from torch import Tensor
 
 from attnctl import cache
 from attnctl.exits import InputError
+from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
+from attnctl.tune.settings import BLOCK_SIZE, Limits, Setting, Work, refuse_kernel
 
 if TYPE_CHECKING:
     from attnctl.findings import Finding
@@ -33,8 +35,10 @@ class StateAttention:
     """StateRuntime of one operation.
 
     kinds: the state types whose layers it computes (attnctl.model.spec.State.type). shapes: from
-    inputs to the shapes of one slot and of the output. host: where a compiler is looked for, at
-    the first call on a processor.
+    inputs to the shapes of one slot and of the output. rivals: names of attnctl.kernels.rivals'
+    modules that compute it too; kernel: the one of them that does, "" for the bundled kernels.
+    load: import_module, or what stands for it. host: where a compiler is looked for, at the first
+    call on a processor.
     """
 
     def __init__(
@@ -43,12 +47,19 @@ class StateAttention:
         op: str,
         kinds: tuple[str, ...],
         shapes: Callable[[Any], tuple[Shape, Shape]],
+        rivals: tuple[str, ...] = (),
+        *,
+        kernel: str = "",
+        load: Load = import_module,
         host: Host | None = None,
     ) -> None:
         self._name = name
         self._op = op
         self._kinds = kinds
         self._shapes = shapes
+        self._rivals = rivals
+        self._kernel = kernel
+        self._load = load
         self._host = host
         self._opened: tuple[NativeStates | None, Finding] | None = None
 
@@ -57,6 +68,26 @@ class StateAttention:
 
     def is_ssm(self) -> bool:
         return True
+
+    def rivals(self) -> tuple[str, ...]:
+        """The rival kernels whose package is installed here."""
+        return importable(self._rivals)
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """The bundled kernels, and every rival that is installed here."""
+        return (Setting(), *(Setting(kernel=name) for name in self.rivals()))
+
+    def with_knobs(
+        self, knobs: Mapping[str, Any], kernel: str = "", load: Load | None = None
+    ) -> StateAttention:
+        """This runtime on a rival kernel. InputError: it has no such kernel, or no such knob."""
+        for knob in set(knobs) - {BLOCK_SIZE}:
+            raise InputError(f"{self._name}: no knob {knob!r}; it has none")
+        refuse_kernel(self._name, kernel, self._rivals)
+        return type(self)(
+            self._name, self._op, self._kinds, self._shapes, self._rivals, kernel=kernel,
+            load=load or self._load, host=self._host,
+        )  # fmt: skip
 
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
@@ -118,12 +149,18 @@ class StateAttention:
         if isinstance(inputs, ShortConv):
             check(inputs.weight.shape[1], state.shape[1], metadata.num_spec)
         slot, result = self._shapes(inputs)
-        _same(f"{self._name}: a slot of the pool", tuple(state.shape[1:]), slot)
+        if state.shape[1:] != slot:
+            _same(f"{self._name}: a slot of the pool", tuple(state.shape[1:]), slot)
         if out is None:
             first = getattr(inputs, inputs.per_token[0])
             out = torch.zeros(result, dtype=first.dtype, device=first.device)
-        _same(f"{self._name}: out", tuple(out.shape), result)
-        self._compute(inputs, state, metadata, out)
+        if out.shape != result:
+            _same(f"{self._name}: out", tuple(out.shape), result)
+        if not self._kernel:
+            self._compute(inputs, state, metadata, out)
+        elif out.numel() and metadata.max_query_len:
+            compute = rival(self._kernel, self._op)
+            compute(inputs, state, metadata, out, self._load)
         return out
 
     def finding(self) -> Finding:
@@ -131,7 +168,7 @@ class StateAttention:
         return self._open()[1]
 
     def _compute(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-        if state.device.type != "cpu" or os.environ.get("TRITON_INTERPRET") == "1":
+        if not state.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
             form = "triton"
         else:
             native = (self._opened or self._open())[0]

@@ -158,6 +158,18 @@ def stored_rows(batch: LatentBatch) -> Tensor:
     return whole.unflatten(0, (batch.num_blocks, page))
 
 
+def narrowed(query: Tensor, runtime: object, cache: Tensor) -> Tensor:
+    """The query as the runtime rounds it before it multiplies, where it says that it does."""
+    asked = getattr(runtime, "query_dtype", None)
+    if asked is None:
+        return query
+    dtype = asked(query, cache)
+    if dtype is query.dtype:
+        return query
+    most = torch.finfo(dtype).max
+    return query.float().clamp(-most, most).to(dtype).to(query.dtype)
+
+
 def empty_cache(shape: tuple[int, ...], like: Tensor, device: torch.device | str) -> Tensor:
     """A cache of this shape in the storage dtype of `like`, every element NaN."""
     blank = torch.full(shape, 255 if like.dtype is torch.uint8 else torch.nan)

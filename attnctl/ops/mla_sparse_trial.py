@@ -11,7 +11,14 @@ from attnctl.ops.case import Case
 from attnctl.ops.indexer import Indexing, index_cache_shape
 from attnctl.ops.lse_check import compare_states
 from attnctl.ops.mla import latent_attention
-from attnctl.ops.mla_inputs import LatentBatch, build, cache_fault, empty_cache, stored_rows
+from attnctl.ops.mla_inputs import (
+    LatentBatch,
+    build,
+    cache_fault,
+    empty_cache,
+    narrowed,
+    stored_rows,
+)
 from attnctl.ops.mla_sparse import sparse_latent_attention, to_slots
 from attnctl.ops.mla_trial import stray_writes
 from attnctl.ops.packed_rows import plain_rows
@@ -52,15 +59,17 @@ def try_case(
     if stray:
         return fault("overrun", stray)
     live = slice(batch.live)
-    exact, same = (specified(batch, stored, named, dtype) for dtype in (torch.float64, out.dtype))
+    query = batch.query[live]
+    exact = specified(batch, query, stored, named, torch.float64)
+    same = specified(batch, narrowed(query, runtime, cache), stored, named, out.dtype)
     return compare_states(out[live], lse[live], exact, same)
 
 
 def specified(
-    batch: LatentBatch, stored: Tensor, named: Tensor, dtype: torch.dtype
+    batch: LatentBatch, query: Tensor, stored: Tensor, named: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """By the named slots; by dense attention where an indexer that may name every token did."""
-    query = batch.query[: batch.live].cpu()
+    query = query.cpu()
     longest = max(lengths(batch.case, "contexts"), default=0)
     if batch.case["picks"] == "indexer" and longest <= batch.case.count("topk"):
         rank = batch.params.kv_lora_rank

@@ -10,7 +10,14 @@ from attnctl.latent_runtime import MlaRuntime
 from attnctl.ops.case import Case
 from attnctl.ops.lse_check import compare_states
 from attnctl.ops.mla import latent_attention, uncompressed_attention
-from attnctl.ops.mla_inputs import LatentBatch, build, cache_fault, empty_cache, stored_rows
+from attnctl.ops.mla_inputs import (
+    LatentBatch,
+    build,
+    cache_fault,
+    empty_cache,
+    narrowed,
+    stored_rows,
+)
 
 
 def try_case(runtime: MlaRuntime, case: Case, device: torch.device | str = "cpu") -> Comparison:
@@ -45,11 +52,13 @@ def try_case(runtime: MlaRuntime, case: Case, device: torch.device | str = "cpu"
     if stray:
         return fault("overrun", stray)
     live = slice(batch.live)
+    query = batch.query[live]
+    rounded = narrowed(query, runtime, cache) if absorbed else query
     return compare_states(
         out[live],
         lse[live],
-        specified(batch, stored, torch.float64),
-        specified(batch, stored, out.dtype),
+        specified(batch, query, stored, torch.float64),
+        specified(batch, rounded, stored, out.dtype),
     )
 
 
@@ -63,9 +72,11 @@ def stray_writes(out: Tensor, lse: Tensor, live: int, *buffers: Tensor) -> str:
     return "" if bool(untouched) else "rows of no sequence were written"
 
 
-def specified(batch: LatentBatch, stored: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def specified(
+    batch: LatentBatch, query: Tensor, stored: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of the specification, on the processor."""
-    query = batch.query[: batch.live].cpu()
+    query = query.cpu()
     places = (batch.block_table.cpu(), batch.query_start_loc.cpu(), batch.seq_lens.cpu())
     if batch.case["form"] == "absorbed":
         return latent_attention(query, stored, *places, batch.params, dtype=dtype)

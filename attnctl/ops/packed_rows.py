@@ -65,8 +65,12 @@ def quantize_groups(
     groups = -(-width // group)
     padded = torch.nn.functional.pad(values.float(), (0, groups * group - width))
     parts = padded.unflatten(1, (groups, group))
-    scales = parts.abs().amax(-1).clamp(min=1e-4) / E4M3_MAX
+    peaks = parts.abs().amax(-1).clamp(min=1e-4)
+    # by a tensor: a GPU multiplies with the reciprocal of a number, a CPU divides
+    scales = peaks / torch.full_like(peaks, E4M3_MAX)
     if power_of_two:
-        scales = torch.exp2(torch.ceil(torch.log2(scales)))
+        # exact on every device: the exponent's bits, rounded up
+        bits = scales.view(torch.int32) + 0x7FFFFF
+        scales = (bits & ~0x7FFFFF).view(torch.float32)
     scaled = (parts / scales[..., None]).clamp(-E4M3_MAX, E4M3_MAX)
     return scaled.flatten(1)[:, :width].contiguous().to(torch.float8_e4m3fn), scales

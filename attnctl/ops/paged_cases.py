@@ -34,10 +34,12 @@ DEFAULTS: dict[str, Value] = {
     "layout": "NHD",
     "fused_qkv": False,
     "padding": 0,
+    "poison": False,
 }
 """queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
 window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
-padding: rows past the last sequence, with slot -1."""
+padding: rows past the last sequence, with slot -1. poison: the values of context tokens that no
+query token sees are NaN."""
 
 
 def case(**changes: Value) -> Case:
@@ -99,6 +101,14 @@ PHASES = {
     "speculative": {"queries": "4+3+1", "contexts": "40+3+65"},
 }
 
+MIMO: dict[str, int | float | str | bool] = {
+    "head_size": 192,
+    "head_size_v": 128,
+    "heads": 4,
+    "kv_heads": 1,
+}
+"""MiMo-V2's widths."""
+
 FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
     {},
     {"window": 7},
@@ -109,12 +119,14 @@ FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
     {"ranges": True},
     {"window": 9, "sinks": True, "head_size": 64, "heads": 16, "kv_heads": 2},  # gpt-oss
     {"window": 5, "softcap": 50.0, "head_size": 256},  # Gemma 2
-    {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1},  # MiMo V2
+    MIMO,
+    {**MIMO, "window": 9, "sinks": True},
 )
 
 # query heads over KV heads, head size: Qwen2.5-7B, falcon-7b, phi-2, Phi-3, zamba2, GPT-2 ...
 SHAPES = (
     (28, 4, 128),
+    (24, 4, 64),
     (5, 1, 64),
     (71, 1, 64),
     (8, 8, 80),
@@ -128,21 +140,53 @@ SHAPES = (
 )
 
 
+def _unequal() -> list[Case]:
+    """K and V of other widths, V the wider one too; caches and layouts of such."""
+    widths = [
+        case(head_size=size, head_size_v=size_v, **PHASES[phase])
+        for size, size_v in ((80, 48), (64, 128), (40, 72))
+        for phase in ("chunked", "decode")
+    ]
+    stored = [
+        case(**MIMO, **change, **PHASES[phase])
+        for change in (
+            {"dtype": "bfloat16", "kv_cache_dtype": "fp8_e4m3"},
+            {"layout": "HND"},
+            {"fused_qkv": True, "padding": 2},
+            {"page": 64},
+        )
+        for phase in ("prefill", "decode")
+    ]
+    return [*widths, *stored]
+
+
 def cases(op: str = OP) -> tuple[Case, ...]:
     """Every case once, in a fixed order: both names of the operation share one list."""
-    every = (*_features(), *_shapes(), *_edges(), *_storage())
+    every = (*_features(), *_shapes(), *_edges(), *_storage(), *_unequal())
     return tuple({one.text: one for one in every}.values())
 
 
+# what a mask hides must not reach the product, where 0 x NaN is NaN
+POISONED: tuple[dict[str, int | float | str | bool], ...] = (
+    {"window": 7},
+    {"chunk": 24},
+    {"window": 9, "sinks": True},
+)
+
+
 def _features() -> list[Case]:
-    return [case(**phase, **feature) for phase in PHASES.values() for feature in FEATURES]
+    return [
+        case(**phase, **feature)
+        for phase in PHASES.values()
+        for feature in (*FEATURES, *({**one, "poison": True} for one in POISONED))
+    ]
 
 
 def _shapes() -> list[Case]:
     return [
         case(heads=heads, kv_heads=kv_heads, head_size=size, **PHASES[phase])
         for heads, kv_heads, size in SHAPES
-        for phase in ("chunked", "decode")
+        for phase in PHASES
     ]
 
 
@@ -150,12 +194,17 @@ def _edges() -> list[Case]:
     """Lengths around a page and around nothing, empty sequences, padded rows."""
     return [
         case(queries="0+3+0+1", contexts="0+3+0+20"),
+        case(queries="0+16+0", contexts="9+49+0"),
+        case(queries="0+1+0+1", contexts="9+20+0+33"),
+        case(queries="4+0+3", contexts="40+7+3"),
         case(queries="", contexts=""),
         case(queries="0+0", contexts="0+0"),
         case(queries="1", contexts="1"),
         *(case(queries="1", contexts=str(n)) for n in (15, 16, 17, 127, 128, 129, 700)),
         *(case(queries=str(n), contexts=str(n)) for n in (15, 16, 17, 63, 64, 65, 128, 129)),
+        *(case(padding=2, **phase) for phase in PHASES.values()),
         case(queries="1+1", contexts="20+33", padding=2),
+        *(case(queries="2", contexts=str(n)) for n in (2, 15, 16, 17, 33)),
         case(queries="2+5", contexts="2+9", window=1),
         case(queries="40", contexts="40", causal=False),
         case(queries="40", contexts="40", causal=False, window=6, window_right=5),  # ModernBERT
@@ -170,10 +219,12 @@ def _storage() -> list[Case]:
         for layout in ("NHD", "HND")
         for phase in ("chunked", "decode")
     ]
-    fp8 = [
-        case(dtype="bfloat16", kv_cache_dtype=kv, **PHASES[phase])
-        for kv in ("fp8_e4m3", "fp8_e5m2")
-        for phase in ("prefill", "decode")
+    narrow = [
+        case(dtype="bfloat16", kv_cache_dtype=kv, **phase)
+        for kv in ("fp8_e4m3", "fp8_e5m2", "int8_per_token_head")
+        for phase in PHASES.values()
     ]
     pages = [case(page=page, **PHASES["chunked"]) for page in (32, 64, 128, 272)]
-    return [*plain, *fp8, *pages, case(fused_qkv=True, **PHASES["chunked"])]
+    fused = [case(fused_qkv=True, **phase) for phase in PHASES.values()]
+    hnd = [case(layout="HND", **PHASES[phase]) for phase in ("prefill", "speculative")]
+    return [*plain, *narrow, *pages, *fused, *hnd]

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from attnctl.ops.case import Case
-from attnctl.ops.paged import Paged
+from attnctl.ops.paged import Paged, visible
 from attnctl.ops.paged_cases import lengths, widths
+
+PER_TOKEN = "int8_per_token_head"
 
 KV_SCALES = (0.5, 0.25)
 """k_scale and v_scale of FP8 cases: unequal, so that swapping or dropping one is seen."""
@@ -56,6 +58,9 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
     if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
         raise ValueError(f"{case}: queries must pair with contexts and be no longer")
     query, key, value = _projections(case, sum(queries), sum(contexts), dtype, generator)
+    params = _params(case, contexts, generator, device)
+    if case["poison"]:
+        value[: sum(contexts)][_hidden(queries, contexts, params)] = torch.nan
     table, slots, blocks = shuffled_pages(contexts, case.count("page"), generator)
     new = torch.cat(
         [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
@@ -73,8 +78,26 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
         query_start_loc=starts.to(device),
         seq_lens=torch.tensor(contexts, dtype=torch.int32, device=device),
         num_blocks=blocks,
-        params=_params(case, contexts, generator, device),
+        params=_with_scales(params, case, blocks, device),
     )
+
+
+def _hidden(queries: list[int], contexts: list[int], params: Paged) -> Tensor:
+    """[T_all] bool: context tokens that no query token of their sequence sees."""
+    hidden = []
+    for b, (count, length) in enumerate(zip(queries, contexts, strict=True)):
+        ranges = None if params.prefix_ranges is None else params.prefix_ranges[b].cpu()
+        hidden.append(~visible(count, length, params, ranges).any(0))
+    return torch.cat([torch.zeros(0, dtype=torch.bool), *hidden])
+
+
+def _with_scales(params: Paged, case: Case, blocks: int, device: torch.device | str) -> Paged:
+    """The params with room for a scale per token and head, NaN, where the cache has them."""
+    if case["kv_cache_dtype"] != PER_TOKEN:
+        return params
+    shape = (blocks, case.count("page"), case.count("kv_heads"))
+    scales = [torch.full(shape, torch.nan, device=device) for _ in range(2)]
+    return msgspec.structs.replace(params, k_scale=scales[0], v_scale=scales[1])
 
 
 def _projections(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -11,14 +12,18 @@ from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.ops.case import Case
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_cases import widths
-from attnctl.ops.paged_inputs import Batch, build
+from attnctl.ops.paged_inputs import PER_TOKEN, Batch, build
 from attnctl.runtime import PagedRuntime
 
 STORAGE = {
     "fp8": torch.float8_e4m3fn,
     "fp8_e4m3": torch.float8_e4m3fn,
     "fp8_e5m2": torch.float8_e5m2,
+    PER_TOKEN: torch.int8,
 }
+
+UNWRITTEN = -128
+"""What an int8 cache is filled with: no row has it, as their largest is 127 either way."""
 
 
 def storage_dtype(case: Case) -> torch.dtype:
@@ -33,10 +38,13 @@ def storage_dtype(case: Case) -> torch.dtype:
 def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cpu") -> Comparison:
     """Writes the cache, runs forward, and compares both with the specification."""
     batch = build(case, device)
-    cache = _empty_cache(runtime, batch, device)
+    cache = empty_cache(runtime, batch, device)
     _write(runtime, batch, cache)
-    keys, values = _specified_cache(batch)
-    differs = _cache_fault(cache, keys, values, batch)
+    if cache.dtype is torch.int8:
+        differs, (keys, values) = _rounded_fault(cache, batch), _halves(cache, batch.case)
+    else:
+        keys, values = _specified_cache(batch)
+        differs = _cache_fault(cache, keys, values, batch)
     if differs:
         return fault("wrong", differs)
     tokens, heads = batch.query.shape[0], batch.query.shape[1]
@@ -83,18 +91,16 @@ def _judge(
 
 
 def _on_cpu(params: Paged) -> Paged:
-    import msgspec
-
     moved = {
         name: value.cpu()
-        for name in ("sinks", "alibi_slopes", "prefix_ranges")
-        if (value := getattr(params, name)) is not None
+        for name in params.__struct_fields__
+        if isinstance(value := getattr(params, name), Tensor)
     }
     return msgspec.structs.replace(params, **moved)
 
 
-def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str) -> Tensor:
-    """A cache full of NaN in the case's layout, logical order [N, P, Hk, D + Dv]."""
+def empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str) -> Tensor:
+    """A cache in the case's layout, logical order [N, P, Hk, D + Dv]: NaN, or UNWRITTEN in int8."""
     case = batch.case
     size, size_v = widths(case)
     shape = runtime.cache_shape(
@@ -110,7 +116,7 @@ def _empty_cache(runtime: PagedRuntime, batch: Batch, device: torch.device | str
         cache = cache.transpose(1, 2)
     else:
         cache = torch.empty(shape, dtype=storage_dtype(case), device=device)
-    return cache.copy_(torch.full((), torch.nan))
+    return cache.copy_(torch.full((), UNWRITTEN if cache.dtype is torch.int8 else torch.nan))
 
 
 def _new_slots(batch: Batch) -> Tensor:
@@ -170,4 +176,37 @@ def _cache_fault(cache: Tensor, keys: Tensor, values: Tensor, batch: Batch) -> s
             return (
                 f"{name} cache: {count} elements differ, first in slot {block}:{offset} head {head}"
             )
+    return ""
+
+
+def _halves(cache: Tensor, case: Case) -> tuple[Tensor, Tensor]:
+    """K and V of what the cache holds, on the host."""
+    held, (size, _) = cache.detach().cpu().double(), widths(case)
+    return held[..., :size], held[..., size:]
+
+
+def _rounded_fault(cache: Tensor, batch: Batch) -> str:
+    """Where an int8 cache is not each row's own scale times the nearest whole numbers.
+
+    A tie may be rounded either way: the kernels' hardware differs in that.
+    """
+    total, slots = batch.slots.shape[0], batch.slots.cpu()
+    sides = (batch.key, batch.value)
+    scales = (batch.params.k_scale, batch.params.v_scale)
+    for name, rows, held, scale in zip(
+        "KV", sides, _halves(cache, batch.case), scales, strict=True
+    ):
+        assert isinstance(scale, Tensor)
+        found, numbers = scale.detach().cpu().flatten(0, 1), held.flatten(0, 1)
+        value = rows[:total].cpu().double()
+        wanted = (value.abs().amax(-1) / 127).clamp(min=1e-10)
+        if not torch.allclose(found[slots].double(), wanted, rtol=1e-5):
+            return f"{name} cache: a scale is not its row's largest magnitude / 127"
+        off = (numbers[slots] * wanted[..., None] - value).abs()
+        if not bool((off <= 0.501 * wanted[..., None]).all()):
+            return f"{name} cache: a number is not the nearest to its value over the scale"
+        free = torch.ones(found.shape[0], dtype=torch.bool)
+        free[slots] = False
+        if not bool((numbers[free] == UNWRITTEN).all() and found[free].isnan().all()):
+            return f"{name} cache: a slot of no token was written"
     return ""

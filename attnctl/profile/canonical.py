@@ -103,7 +103,7 @@ def _shape_key(shape: Shape) -> bytes:
 def _lines(value: Any, depth: int) -> list[str]:
     """JSON text; what is short goes on one line, the rest is broken up by one level."""
     flat = msgspec.json.encode(value).decode()
-    if (depth and len(flat) + depth <= LINE) or not isinstance(value, dict | list):
+    if (depth and len(flat) + depth <= LINE) or not isinstance(value, dict | list | tuple):
         return [flat]
     named = [("", one) for one in value]
     if isinstance(value, dict):

@@ -17,10 +17,7 @@ from attnctl.registry import Backend, Registry
 LENGTH = 16
 """Hexadecimal digits that are kept: 64 bits tell one state of a source from another."""
 
-_NAMED = re.compile(
-    r"\battnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?"
-)
-_SOURCE = re.compile(r'"([\w-]+\.(?:c|cc|cpp|cu|cuh|h|hpp|inc|cl))"')
+_NAMED = re.compile(r"attnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?")
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
 
@@ -33,6 +30,7 @@ class KernelHashes:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path(__file__).parent.parent / "kernels"
         self._texts: dict[Path, bytes] = {}
+        self._beside: dict[Path, tuple[Path, ...]] = {}
         self._named: dict[tuple[Path, tuple[str, ...]], tuple[Path, ...]] = {}
 
     def of(self, backend: Backend) -> str | None:
@@ -63,7 +61,11 @@ class KernelHashes:
         key = (path, ops)
         if key not in self._named:
             text = self._text(path).decode("utf-8", "replace")
-            found = [path.parent / name for name in _SOURCE.findall(text)]
+            if path.is_relative_to(self._folder):
+                # a package that makes the names of its modules at run time
+                parts = path.parent.relative_to(self._folder).parts
+                text = text.replace("{__name__}", ".".join(("attnctl.kernels", *parts)))
+            found = [one for one in self._sources(path.parent) if one.name in text]
             for dotted, imported in _NAMED.findall(text):
                 found += self._modules(dotted.split(".")[1:], imported, ops)
             self._named[key] = tuple(source for source in found if source.is_file())
@@ -72,13 +74,25 @@ class KernelHashes:
     def _modules(self, parts: list[str], imported: str, ops: tuple[str, ...]) -> Iterator[Path]:
         """Where a dotted name below attnctl.kernels, and modules imported from it, would be."""
         folders = [self._folder]
-        for part in parts:
+        for place, part in enumerate(parts, start=1):
             folders = [folder / name for folder in folders for name in _filled(part, folder, ops)]
-            yield from (folder.with_name(f"{folder.name}.py") for folder in folders)
+            # a module's name may go on with what is in it, one that is not known may not
+            if place == len(parts) or not part.startswith("{"):
+                yield from (folder.with_name(f"{folder.name}.py") for folder in folders)
+        words = [word for word in re.findall(r"\w+", imported) if word != "as"]
         for folder in folders:
-            if parts:
+            modules = [folder / f"{word}.py" for word in words]
+            yield from modules
+            # what is imported from a package may be its modules alone
+            if parts and not (modules and all(module.is_file() for module in modules)):
                 yield folder / "__init__.py"
-            yield from (folder / f"{word}.py" for word in re.findall(r"\w+", imported))
+
+    def _sources(self, folder: Path) -> tuple[Path, ...]:
+        """The sources of a folder that Python does not import: another names them by file name."""
+        if folder not in self._beside:
+            found = (one for one in folder.iterdir() if one.suffix in _SUFFIXES[1:])
+            self._beside[folder] = tuple(sorted(found))
+        return self._beside[folder]
 
     def _text(self, path: Path) -> bytes:
         if path not in self._texts:
@@ -110,8 +124,15 @@ def kernel_hashes(
 
 
 def _own_files(backend: Backend) -> Iterator[Path]:
+    """The sources of its folder, and of the backend's whose kernels compute beside its library."""
+    yield from _folder_files(backend.module)
+    if backend.beside:
+        yield from _folder_files(f"attnctl.backends.{backend.beside.lower()}")
+
+
+def _folder_files(module: str) -> Iterator[Path]:
     """The sources of a backend's own folder, less its declaration; of a lone module, the module."""
-    declared = getattr(sys.modules.get(backend.module), "__file__", None)
+    declared = getattr(sys.modules.get(module), "__file__", None)
     if declared is None:
         return
     path = Path(declared)
@@ -124,9 +145,9 @@ def _own_files(backend: Backend) -> Iterator[Path]:
 
 
 def _filled(part: str, folder: Path, ops: tuple[str, ...]) -> tuple[str, ...]:
-    """What a part of a dotted name stands for: itself, an operation, or any folder there."""
+    """What a part of a dotted name stands for: itself, an operation, or whatever is there."""
     if not part.startswith("{"):
         return (part,)
     if part == "{op}":
         return ops
-    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+    return tuple(sorted({entry.stem for entry in folder.iterdir()})) if folder.is_dir() else ()

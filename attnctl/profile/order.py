@@ -9,15 +9,20 @@ import msgspec
 
 from attnctl.layer import Layer
 from attnctl.profile.document import shape_of
-from attnctl.profile.ranking import reordered
+from attnctl.profile.merge import without
+from attnctl.profile.ranking import out_at, reordered
 from attnctl.profile.values import Entry, Point, Profile
+
+COVERED = 0.5
+"""Share of the points of the best-timed backend below which another is not judged as a whole."""
 
 
 class Order(msgspec.Struct, frozen=True):
     """names: all of them in the measured order. fastest: the first of those that were timed.
 
-    because: another timed backend -> how the fastest beat it. passed: backends that were not timed
-    and before which the fastest came by taking the place of one that was.
+    because: another backend -> how the fastest beat it, by time or because it was out. passed:
+    backends that were not timed and before which the fastest came by taking the place of one that
+    was.
     """
 
     names: tuple[str, ...]
@@ -37,27 +42,40 @@ def measured_order(
     eligible: Sequence[str],
     kernels: dict[str, str] | None = None,
 ) -> Order | None:
-    """The order of these backends for this layer; None where no two were timed at one point.
+    """The order of these backends for this layer; None where the timings say nothing of it.
 
     The timed ones share out among them, fastest first, the places that they hold in the default
-    order; one that was not timed keeps its own. eligible: names in the default order. kernels:
-    backend -> hash of its kernel source here; timings of a backend whose hash differs are dead.
+    order; one that was not timed, or at few points only, keeps its own. One that was out of the
+    running at more points than it was timed at goes behind them. eligible: names in the default
+    order. kernels: backend -> hash of its kernel source here; timings of another are dead.
     """
     entry = _entry(profile, layer)
     if entry is None:
         return None
-    hashes = kernels or {}
-    timed = [name for name in eligible if _alive(entry, name, hashes) and _timed(entry, name)]
-    if len(timed) < 2 or not _shared_points(entry, timed):
-        return None
+    entry = _living(entry, kernels or {})
+    counts = {name: _timed(entry, name) for name in eligible}
+    out = [name for name in eligible if _out(entry, name) > counts[name]]
+    most = max((count for name, count in counts.items() if name not in out), default=0)
+    timed = [n for n in eligible if n not in out and counts[n] and counts[n] >= COVERED * most]
     shared = _shared_points(entry, timed)
+    if not timed or not shared or (len(timed) < 2 and not out):
+        return None
     times = {name: _mean(shared, name) for name in timed}
-    names = reordered(eligible, times)
+    names = _behind(reordered(eligible, times), out, timed)
     fastest = next(name for name in names if name in times)
     because = {name: _because(entry, fastest, name, profile) for name in timed if name != fastest}
+    because |= {name: _excluded(entry, name) for name in out}
     ahead = eligible[: eligible.index(fastest)]
     passed = frozenset(name for name in ahead if name in names[names.index(fastest) :])
-    return Order(names, fastest, because, passed - set(timed))
+    return Order(names, fastest, because, passed - {*timed, *out})
+
+
+def _behind(names: Sequence[str], out: Sequence[str], timed: Sequence[str]) -> tuple[str, ...]:
+    """The names with those of `out` that stand before a timed one moved behind the last of them."""
+    last = max(place for place, name in enumerate(names) if name in timed)
+    moved = [name for name in names[:last] if name in out]
+    kept = [name for name in names[: last + 1] if name not in moved]
+    return (*kept, *moved, *names[last + 1 :])
 
 
 def _shared_points(entry: Entry, timed: list[str]) -> list[Point]:
@@ -71,13 +89,25 @@ def _entry(profile: Profile, layer: Layer) -> Entry | None:
     return next((entry for entry in profile.entries if entry.shape.full == shape), None)
 
 
-def _alive(entry: Entry, name: str, kernels: dict[str, str]) -> bool:
-    timed, here = entry.kernels.get(name), kernels.get(name)
-    return timed is None or here is None or timed == here
+def _living(entry: Entry, kernels: dict[str, str]) -> Entry:
+    """The entry less what was measured of kernels that are others here."""
+    dead = {name for name, timed in entry.kernels.items() if kernels.get(name, timed) != timed}
+    if not dead:
+        return entry
+    points = tuple(without(point, dead) for point in entry.points)
+    return msgspec.structs.replace(entry, points=points)
 
 
-def _timed(entry: Entry, name: str) -> bool:
-    return any(timing.backend == name for point in entry.points for timing in point.timings)
+def _timed(entry: Entry, name: str) -> int:
+    return sum(point.timing(name) is not None for point in entry.points)
+
+
+def _out(entry: Entry, name: str) -> int:
+    return sum(name in out_at(point) for point in entry.points)
+
+
+def _excluded(entry: Entry, name: str) -> str:
+    return f"it was out of the running at {_out(entry, name)} of {len(entry.points)} points"
 
 
 def _mean(points: list[Point], name: str) -> float:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from attnctl.profile.ranking import default_us, reordered
+from attnctl.profile.ranking import default_us, out_at, reordered
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 REACH = 2.0
@@ -137,8 +137,11 @@ def pick_at(point: Point, eligible: Sequence[str], measured: str = "") -> Pick |
     """What the timings of one point give; None where nothing eligible was timed there.
 
     A backend that was not timed keeps its place in the default order, and is then the pick where
-    it stands first.
+    it stands first; one that was judged at this point and gave no time is passed over.
     """
+    out = out_at(point)
+    if out:
+        eligible = [name for name in eligible if name not in out]
     times = {t.backend: t for t in point.timings if t.backend in eligible}
     if not times:
         return None

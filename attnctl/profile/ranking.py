@@ -41,6 +41,15 @@ def reordered(eligible: Sequence[str], times: Mapping[str, float]) -> tuple[str,
     return tuple(next(places) if name in times else name for name in eligible)
 
 
+def out_at(point: Point) -> frozenset[str]:
+    """The backends that were tried or judged here and gave nothing to time: wrong, crashed, ...
+
+    One of which only some settings were rejected has a timing, and is none of them.
+    """
+    judged = {one.backend for one in point.rejected}
+    return frozenset(judged - {timing.backend for timing in point.timings})
+
+
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:
     """The timings by their backend's place in the default order; others follow by name."""
     places = {name: place for place, name in enumerate(order)}
@@ -83,5 +92,6 @@ def gain_of(entry: Entry) -> tuple[float, tuple[float, float]] | None:
 
 
 def _error(timing: Timing) -> float:
-    """The relative standard error of a median."""
-    return MEDIAN_ERROR * timing.iqr_us / timing.median_us / math.sqrt(max(1, timing.runs))
+    """The relative standard error of a median; beyond 1 nothing is known of it."""
+    error = MEDIAN_ERROR * timing.iqr_us / timing.median_us / math.sqrt(max(1, timing.runs))
+    return min(1.0, error)

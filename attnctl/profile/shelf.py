@@ -4,40 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
-from attnctl.findings import Finding
 from attnctl.machine import Gpu, Machine
-from attnctl.profile.hashes import KernelHashes, kernel_hashes
-from attnctl.profile.live import Dead, live, stated
 from attnctl.profile.match import Match, match
-from attnctl.profile.merge import united
-from attnctl.profile.sources import NAMED, Origin, Source, sources
+from attnctl.profile.sources import NAMED, Source, sources
 from attnctl.profile.values import Entry, Profile, Shape
 from attnctl.registry import Registry
 
-
-class Considered(msgspec.Struct, frozen=True, kw_only=True):
-    """One profile that was looked at, and how it fits.
-
-    status: valid and stale ones are used, but for shapes that one before them holds; foreign and
-    damaged ones are not. used: it serves some shape that was asked about. dead: timings left out,
-    each in one sentence. error: why it does not read.
-    """
-
-    name: str
-    origin: Origin
-    path: str
-    measured: str = ""
-    status: Literal["valid", "stale", "foreign", "damaged"]
-    used: bool = False
-    findings: tuple[Finding, ...] = ()
-    bad_entries: tuple[str, ...] = ()
-    dead: tuple[str, ...] = ()
-    error: str = ""
+if TYPE_CHECKING:
+    from attnctl.profile.hashes import KernelHashes
+    from attnctl.profile.live import Dead
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +30,35 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     profile: Profile | None
-    considered: tuple[Considered, ...]
+    considered: tuple[ProfileBrief, ...]
     origins: dict[Shape, int] = {}
     hidden: dict[Shape, tuple[int, ...]] = {}
+
+    @property
+    def told(self) -> tuple[ProfileBrief, ...]:
+        """Those that a reader of the answer wants to hear of.
+
+        All that were named, that decided something or that are damaged; where none fits, the
+        nearest of the same architecture.
+        """
+        fitting = [one for one in self.considered if one.status in ("valid", "stale")]
+        # where none holds a shape that was asked about, the first stands for them
+        first = None if any(one.used for one in fitting) else next(iter(fitting), None)
+        told = [
+            one
+            for one in self.considered
+            if one.used or one is first or one.origin in NAMED or one.status == "damaged"
+        ]
+        if self.profile is None and not any(one.status == "foreign" for one in told):
+            told += self.nearest
+        return tuple(told)
+
+    @property
+    def nearest(self) -> tuple[ProfileBrief, ...]:
+        """The foreign profile of this architecture that differs in the fewest fields, or none."""
+        foreign = [one for one in self.considered if one.status == "foreign"]
+        near = [one for one in foreign if not {"vendor", "arch"} & _differing(one)]
+        return tuple(sorted(near, key=lambda one: (len(_differing(one)), one.name))[:1])
 
 
 class _Read(msgspec.Struct):
@@ -73,7 +80,7 @@ class Shelf:
         self, option: str | None, environ: Mapping[str, str], bundled: Path | None = None
     ) -> None:
         self._sources = sources(option, environ, bundled)
-        self._hashes = KernelHashes()
+        self._hashes: KernelHashes | None = None
         self._whole: dict[Path, Profile] = {}
 
     @property
@@ -111,6 +118,12 @@ class Shelf:
     def _read(
         self, source: Source, found: Match, registry: Registry, wanted: frozenset[Shape] | None
     ) -> _Read:
+        # a run in which nothing fits does not pay for the modules
+        from attnctl.profile.hashes import KernelHashes, kernel_hashes
+        from attnctl.profile.live import live, stated
+        from attnctl.profile.merge import united
+
+        self._hashes = self._hashes or KernelHashes()
         if source.path not in self._whole:
             self._whole[source.path] = source.read()
         whole = self._whole[source.path]
@@ -128,7 +141,7 @@ def _turn(read: _Read) -> tuple[int, bool, tuple[int, ...]]:
 
 
 def _layered(
-    fitting: list[_Read], others: list[Considered], wanted: frozenset[Shape] | None
+    fitting: list[_Read], others: list[ProfileBrief], wanted: frozenset[Shape] | None
 ) -> Fit:
     entries: dict[Shape, Entry] = {}
     origins: dict[Shape, int] = {}
@@ -163,8 +176,8 @@ def _dated(profile: Profile) -> Iterator[Entry]:
 
 def _considered(
     source: Source, found: Match, read: _Read | None = None, used: bool = False
-) -> Considered:
-    return Considered(
+) -> ProfileBrief:
+    return ProfileBrief(
         name=found.profile.name,
         origin=source.origin,
         path=str(source.path),
@@ -177,8 +190,14 @@ def _considered(
     )
 
 
-def _damaged(source: Source, error: str = "") -> Considered:
-    return Considered(
+def _differing(brief: ProfileBrief) -> set[str]:
+    """The fields of the key that keep a profile from fitting."""
+    unmet = (f for f in brief.findings if f.code == "profile_key" and not f.met)
+    return {finding.wanted.partition(" ")[0] for finding in unmet}
+
+
+def _damaged(source: Source, error: str = "") -> ProfileBrief:
+    return ProfileBrief(
         name=source.path.stem,
         origin=source.origin,
         path=str(source.path),

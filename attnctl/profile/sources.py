@@ -11,12 +11,8 @@ import msgspec
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
 from attnctl.profile.document import check_schema, parse
-from attnctl.profile.store import files, json_files
+from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
 from attnctl.profile.values import Key, Profile, Versions
-
-VARIABLE = "ATTNCTL_PROFILE"
-NONE = "none"
-"""In place of a file: no profile at all, the default order and the default knobs."""
 
 Origin = Literal["option", "environment", "user", "bundled"]
 NAMED = ("option", "environment")
@@ -52,13 +48,6 @@ class Source(msgspec.Struct, frozen=True):
         return parse(read_bytes(self.path, "profile"), str(self.path))
 
 
-def bundled_folder() -> Path:
-    """The folder of the shipped profiles: in an installed wheel, or beside a checkout's package."""
-    package = Path(__file__).parent.parent
-    installed = package / "profiles" / "tuned"
-    return installed if installed.is_dir() else package.parent / "profiles" / "tuned"
-
-
 def sources(
     option: str | None, environ: Mapping[str, str], bundled: Path | None = None
 ) -> tuple[Source, ...]:
@@ -76,7 +65,7 @@ def sources(
             named.append((origin, value))  # type: ignore[arg-type]
     return (
         *(_named(*one) for one in named),
-        *(_found("user", path) for path in files(environ)),
+        *(_found("user", path) for path in user_files(environ)),
         *(_found("bundled", path) for path in json_files(bundled or bundled_folder())),
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from attnctl.exits import InputError
@@ -13,34 +12,10 @@ from attnctl.files import reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import read_profile
 from attnctl.profile.merge import merge
+from attnctl.profile.places import folder as folder
 from attnctl.profile.values import UNKNOWN, Profile
 
 LOCK = ".lock"
-
-
-def folder(environ: Mapping[str, str]) -> Path | None:
-    """Where this user's profiles are kept; None where neither XDG_DATA_HOME nor HOME is set."""
-    data, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
-    # the specification has a relative path ignored
-    if os.path.isabs(data):  # noqa: PTH117
-        return Path(data) / "attnctl" / "profiles"
-    if os.path.isabs(home):  # noqa: PTH117
-        return Path(home) / ".local" / "share" / "attnctl" / "profiles"
-    return None
-
-
-def files(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files of the user's profiles, sorted; none where the folder is not there or not ours."""
-    where = folder(environ)
-    return () if where is None else json_files(where)
-
-
-def json_files(where: Path) -> tuple[Path, ...]:
-    """The JSON files of a folder, sorted by name; none where it cannot be read."""
-    try:
-        return tuple(sorted(path for path in where.iterdir() if path.suffix == ".json"))
-    except OSError:
-        return ()
 
 
 def file_name(profile: Profile) -> str:
@@ -71,6 +46,17 @@ def save(profile: Profile, environ: Mapping[str, str]) -> Path:
         kept = merge(read_profile(path), profile) if path.exists() else profile
         write_whole(str(path), encode(kept))
     return path
+
+
+def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[str, str]) -> None:
+    """Replaces a profile by what `change` makes of it as it then is.
+
+    In the user's folder nobody writes in between.
+    """
+    where = folder(environ)
+    own = where is not None and Path(path).resolve().parent == where.resolve()
+    with _locked(where) if own and where else contextlib.nullcontext():
+        write_whole(path, encode(change(read_profile(path))))
 
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:

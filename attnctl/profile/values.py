@@ -39,6 +39,10 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
     attnctl: str | None = None
 
 
+SHORTEST_US, LONGEST_US = 1e-6, 1e12
+"""Times outside of these are slips: a picosecond, eleven days."""
+HEAVIEST = 1e9
+"""The largest weight of a point, and one over the smallest."""
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -62,8 +66,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for name in ("median_us", "default_us"):
             time = getattr(self, name)
-            if time is not None and not 0 < time < float("inf"):
-                raise ValueError(f"{name} must be a positive time, found {time}")
+            if time is not None and not SHORTEST_US <= time <= LONGEST_US:
+                raise ValueError(f"{name} must be a time that can be measured, found {time}")
+        if not 0 <= self.iqr_us <= LONGEST_US:
+            raise ValueError(f"iqr_us must be a spread of times, found {self.iqr_us}")
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -97,7 +103,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rejected: tuple[Rejected, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < self.weight < float("inf"):
+        if not 1 / HEAVIEST <= self.weight <= HEAVIEST:
             raise ValueError(f"weight must be a positive number, found {self.weight}")
         names = [timing.backend for timing in self.timings]
         if len(set(names)) < len(names):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attnctl.latent_forms import LatentForms
 from attnctl.model.spec import LayerGroup
 from attnctl.render.amounts import ranges
 from attnctl.report import GroupReport, SelectReport
@@ -61,7 +62,8 @@ def _features(layer: LayerGroup) -> list[str]:
     if layer.chunk is not None:
         parts.append(f"chunk {layer.chunk}")
     if layer.indexer is not None:
-        parts.append(f"top {layer.indexer.topk}")
+        own = layer.indexer.layers is None or layer.indexer.layers
+        parts.append(f"top {layer.indexer.topk} picked {'here' if own else 'in a layer before'}")
     if layer.softcap is not None:
         parts.append(f"softcap {layer.softcap:g}")
     named = {"sinks": layer.sinks, "ALiBi": layer.alibi, "prefix LM": layer.prefix_lm}
@@ -69,6 +71,18 @@ def _features(layer: LayerGroup) -> list[str]:
     if layer.kv_shared_from:
         parts.append(f"{len(layer.kv_shared_from)} read another layer's cache")
     return parts
+
+
+def forms_text(forms: LatentForms, layer: LayerGroup) -> str:
+    """ "prefill: uncompressed, heads of K 192 and V 128 made from the cache by ...; decode: ." """
+    row = f"absorbed, rows of {forms.row}"
+    if forms.indexer_by is not None:
+        topk = f" {layer.indexer.topk}" if layer.indexer else ""
+        what = f"prefill and decode: {row}, over the{topk} tokens that the indexer picks"
+        return f"{what}; indexer: {forms.indexer_by}'s kernels"
+    heads = f"heads of K {forms.prefill_head_size} and V {forms.prefill_head_size_v}"
+    whose = f"{heads} made from the cache by {forms.prefill_by}'s kernels"
+    return f"prefill: {forms.prefill}, {whose}; decode: {row}"
 
 
 def _state(layer: LayerGroup) -> list[str]:

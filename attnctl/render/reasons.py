@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnctl.findings import Finding, Verdict
-from attnctl.render.demands import titles
+from attnctl.render.demands import forms_text, titles
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.report import CandidateReport, GroupReport, SelectReport
 
@@ -28,6 +28,8 @@ def answers(report: SelectReport) -> View:
 def _section(group: GroupReport) -> Iterator[Block]:
     behind = [c.name for c in group.candidates if c.ok and c.name != group.pick]
     yield Line(f"{'next in order' if group.pick else 'eligible'}: {', '.join(behind) or 'none'}")
+    if group.latent is not None:
+        yield Line(forms_text(group.latent, group.layer))
     rejected = [candidate for candidate in group.candidates if _is_near(candidate, group)]
     if rejected:
         yield Table(REASONS, tuple(row for one in rejected for row in _reasons(one)), fixed=2)

@@ -10,6 +10,7 @@ from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.costs import cost_text, plan_lines
 from attnctl.render.demands import demands, titles
+from attnctl.render.profiled import maps, profile_facts, profile_notes
 from attnctl.render.reasons import answers, every_finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.report import GroupReport, SelectReport
@@ -20,13 +21,14 @@ GAP = Line("")
 def select_view(report: SelectReport, explain: str | None = None) -> View:
     """The whole screen; explain: one backend of which every finding is shown as well."""
     blocks: list[Block] = [Table((), tuple(_header(report))), GAP, _picks(report)]
-    notes = [*report.model.notes, *_profile_notes(report)]
+    notes = [*report.model.notes, *profile_notes(report)]
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in notes]
     blocks += [Line(Mark(sentence, "bad")) for sentence in report.unmet]
     blocks += answers(report)
     if explain:
         for name, group in zip(titles(report), report.groups, strict=True):
             blocks += every_finding(name, group, explain)
+    blocks += maps(report)
     blocks += _costs(report)
     if report.engine is not None:
         from attnctl.render.engine import engine_blocks
@@ -50,19 +52,12 @@ def _header(report: SelectReport) -> Iterable[tuple[Cell, ...]]:
     yield _fact("machine", where, f"{machine.name}, {machine.origin}")
     if report.assumed_because:
         yield _fact("assumed", ", ".join(report.assumed) or "no packages", report.assumed_because)
-    if report.profile is not None:
-        yield _fact("profile", f"{report.profile.name}, {_decided(report)}", report.profile.status)
+    for text, source in profile_facts(report):
+        yield _fact("profile", text, source)
 
 
 def _fact(label: str, text: str, source: str) -> tuple[Cell, ...]:
     return (Mark(label, "dim"), text + (f" [{source}]" if source else ""))
-
-
-def _decided(report: SelectReport) -> str:
-    """How many of the answers rest on the profile's timings."""
-    wanted = [group for group in report.groups if group.kind != "none"]
-    measured = [g for g in wanted if g.winner is not None and g.winner.evidence == "measured"]
-    return f"which decided {len(measured)} of {count_text(len(wanted), 'group')} of layers"
 
 
 def _tower(tower: Tower) -> str:
@@ -70,24 +65,6 @@ def _tower(tower: Tower) -> str:
     heads = f", {tower.num_heads} heads" if tower.num_heads else ""
     layers = f"{count_text(tower.layers, 'layer')}" if tower.layers else "a tower"
     return f"{layers}{heads}{size}, not selected for"
-
-
-def _profile_notes(report: SelectReport) -> Iterable[str]:
-    if report.profile is None:
-        return
-    for finding in report.profile.findings:
-        if not finding.met:
-            what = f"was measured with {finding.wanted}, here is {finding.found}"
-            yield f"the profile is {report.profile.status}: it {what}"
-    untimed = [
-        name
-        for name, group in zip(titles(report), report.groups, strict=True)
-        if NOT_TIMED in group.notes
-    ]
-    if untimed:
-        yield f"{NOT_TIMED}: {'; '.join(untimed)}"
-    for bad in report.profile.bad_entries:
-        yield f"the profile has an entry that does not read: {bad}"
 
 
 def _picks(report: SelectReport) -> Table:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from attnctl.findings import Finding
 from attnctl.render.view import Cell, Heading, Line, Mark, Style, Table, View
@@ -15,40 +13,11 @@ from attnctl.trials import BAD, BackendTrials, SmokeReport, Trial
 _STYLES: dict[str, Style] = {"pass": "good", "unsupported": "dim", "unknown": "warn"}
 
 
-class Progress:
-    """Says on standard error how far the run is; silent where that is no terminal."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._bad = 0
-        self._start = time.monotonic()
-        self._shown = sys.stderr.isatty()
-
-    def watch(self, plan: Plan, trials: Iterable[Trial]) -> Iterator[Trial]:
-        for trial in trials:
-            if trial.status not in ("unsupported", "unknown"):
-                self._done += 1
-                self._bad += trial.status in BAD
-                self._say(plan.backend)
-            yield trial
-
-    def close(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-
-    def _say(self, backend: str) -> None:
-        if not self._shown:
-            return
-        took = time.monotonic() - self._start
-        left = took / self._done * (self._total - self._done)
-        bad = f", {self._bad} bad" if self._bad else ""
-        text = f"{self._done}/{self._total} cases{bad}, {backend}, about {left:.0f} s left"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
-
-
 def smoke_view(report: SmokeReport) -> View:
+    if any(one.level == "compile" for one in report.backends) or report.triton:
+        from attnctl.render.smoke_compiled import compiled_view
+
+        return compiled_view(report)
     rows = tuple(_row(backend) for backend in report.backends)
     columns = ("backend", "level", "pass", "bad", "unsupported", "unknown", "seconds")
     bad = [
@@ -70,6 +39,22 @@ def listing_view(plans: Sequence[Plan]) -> View:
         blocks += [Line(text, 2) for text in plan.runnable]
         blocks += [Line(Mark(f"{t.case} [{t.status}]", "dim"), 2) for t in plan.refused]
     return tuple(blocks)
+
+
+def support_view(plans: Sequence[Plan]) -> View:
+    """What each backend takes of each operation, and what stands in the way of the rest."""
+    rows: list[tuple[Cell, ...]] = []
+    for plan in plans:
+        taken = Counter(text.partition("(")[0] for text in plan.runnable)
+        refused: dict[str, list[Trial]] = {}
+        for trial in plan.refused:
+            refused.setdefault(trial.case.partition("(")[0], []).append(trial)
+        for op in dict.fromkeys((*taken, *refused)):
+            left = refused.get(op, [])
+            count = f"{taken[op]} of {taken[op] + len(left)}"
+            cell = Mark(count, "good" if taken[op] and not left else "warn" if taken[op] else "dim")
+            rows.append((plan.backend, plan.device, op, cell, why_nothing(left) if left else ""))
+    return (Table(("backend", "on", "operation", "takes", "of the rest"), tuple(rows), fixed=2),)
 
 
 def _idle(report: SmokeReport) -> list[Line]:

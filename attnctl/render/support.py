@@ -77,6 +77,8 @@ def _facts(row: Row) -> Iterator[tuple[Cell, ...]]:
     }
     yield from ((Mark(label, "dim"), text) for label, text in facts.items() if text)
     yield (Mark("kernel", "dim"), _kernel(row))
+    if row.rivals:
+        yield (Mark("rivals", "dim"), f"{', '.join(row.rivals)} (where installed, by name)")
 
 
 def _orders(table: Matrix, name: str) -> Iterator[Block]:

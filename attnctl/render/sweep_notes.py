@@ -23,9 +23,10 @@ def heading(sweep: Sweep) -> Iterator[Block]:
     for engine in engines:
         yield Line(f"picks of {engine}, and attnctl's own in brackets where it is another")
     fits = _placed(
-        (f"{report.profile.name}: {report.profile.status}", report.machine.name)
+        (f"{brief.name}: {brief.status}", report.machine.name)
         for report in sweep.reports
-        if report.profile is not None
+        for brief in report.profiles
+        if brief.used or brief.origin in ("option", "environment")
     )
     for fit, names in fits.items():
         yield Line(Mark(f"profile {fit} on {', '.join(names)}", "dim"))

@@ -68,6 +68,22 @@ def test_every_folder_loads() -> None:
     assert len(folders) == 27
 
 
+def test_no_kernel_is_planned_and_what_is_beside_one_is_bundled() -> None:
+    """Every backend runs; libraries of latent attention have a bundled backend beside them."""
+    assert {backend.kernel for backend in BACKENDS} == {"adapter", "bundled"}
+    for backend in BACKENDS:
+        library = backend.ops[0].startswith("mla") and backend.name.split("_")[0] not in (
+            "TRITON",
+            "CPU",
+        )
+        assert bool(backend.beside) is library
+        if library:
+            other = REGISTRY.get(backend.beside)
+            assert other is not None
+            assert other.ops == backend.ops
+            assert (other.kernel, other.beside) == ("bundled", "")
+
+
 def test_loading_the_registry_imports_no_torch() -> None:
     """A fresh interpreter with every declaration loaded has none of the heavy packages."""
     heavy = ("torch", "triton", "numpy", "transformers", "pydantic", "importlib.metadata")
@@ -153,17 +169,21 @@ def test_no_two_backends_share_a_place_for_the_same_layer() -> None:
 
 
 # what no kernel of the field's backends takes: such layers are refused with this reason
-UNSERVED = ("score_bias",)
+UNSERVED = {
+    "score_bias": group("encoder_self", notes={"score_bias": "relative positions"}),
+    "blocksparse": group("blocksparse"),
+}
 
 
 @pytest.mark.parametrize("where", PLAIN)
-def test_learned_score_biases_are_refused_and_never_dropped(where: str) -> None:
-    """T5's relative positions are in the scores: a backend without them would answer wrongly."""
+@pytest.mark.parametrize("feature", UNSERVED)
+def test_what_no_kernel_computes_is_refused_and_never_dropped(where: str, feature: str) -> None:
+    """T5's relative positions in the scores, Phi-3-small's pattern of blocks: a backend without
+    them would answer wrongly."""
     machine, dtype = PLAIN[where]
-    layers = group("encoder_self", notes={"score_bias": "relative positions"})
-    decision = decide(layers, machine, dtype=dtype)
+    decision = decide(UNSERVED[feature], machine, dtype=dtype)
     assert not eligible(decision)
-    assert all("score_bias" in {r.code for r in c.reasons} for c in decision.candidates if c.place)
+    assert all(feature in {r.code for r in c.reasons} for c in decision.candidates if c.place)
 
 
 @pytest.mark.parametrize("where", PLAIN)
@@ -186,7 +206,6 @@ def test_every_feature_is_served_on_each_platform(where: str, feature: str) -> N
         "sliding_window": group("sliding", window=128),
         "two_sided_window": group("encoder_self", window=64, window_right=64),
         "chunked": group("chunked", chunk=8192),
-        "blocksparse": group("blocksparse"),
         "sinks": group(sinks=True),
         "softcap": group(softcap=50.0),
         "alibi": group(alibi=True),

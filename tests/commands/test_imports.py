@@ -18,6 +18,7 @@ HEAVY = (
     "pydantic",
     "importlib.metadata",
     "dataclasses",
+    "matplotlib",
 )
 
 # blocks the packages, runs the command, then prints every module that was loaded
@@ -37,6 +38,8 @@ JSON = (
     ("probe", "--machine", "h200", "--json"),
     ("probe", "--json"),
     ("list", "--json"),
+    ("profile", "list", "--machine", "h200", "--json"),
+    ("select", "--model", LLAMA, "--machine", "h200", "--map", "--sweep", "batch=1..64", "--json"),
 )
 PLAIN = (
     ("--help",),
@@ -48,6 +51,10 @@ PLAIN = (
     ("list",),
     ("list", "--markdown"),
     ("explain", "compute_capability"),
+    ("profile", "list"),
+    ("profile", "show", "--origin"),
+    ("profile", "validate"),
+    ("profile", "schema"),
 )
 
 

@@ -10,7 +10,8 @@ import pytest
 from attnctl.profile.document import Entry, Key, Point, Profile, Shape, Timing, Versions
 from tests.commands.running import LLAMA, run
 
-H200 = Key(vendor="nvidia", arch="sm_90", pci_id="10de:2335", unit_count=132)
+# a machine of which no profile is shipped
+H100 = Key(vendor="nvidia", arch="sm_90", pci_id="10de:2330", unit_count=132)
 SHAPE = Shape(op="paged", heads=32, kv_heads=8, head_size=128, head_size_v=128)
 
 
@@ -19,7 +20,7 @@ def profile(tmp_path: Path) -> Path:
     return tmp_path / "profile.json"
 
 
-def write(path: Path, key: Key = H200, **more: object) -> None:
+def write(path: Path, key: Key = H100, **more: object) -> None:
     """A profile in which TRITON_ATTN is twice as fast as FLASH_ATTN on Llama's layers."""
     timings = (
         Timing(backend="FLASH_ATTN", median_us=20.0, runs=9),
@@ -32,9 +33,9 @@ def write(path: Path, key: Key = H200, **more: object) -> None:
 
 
 def selected(profile: Path, *words: str) -> tuple[str, str]:
-    """(pick, evidence) of Llama on an H200 with a profile."""
+    """(pick, evidence) of Llama on an H100 with a profile."""
     found = run(
-        *("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile), "--json"),
+        *("select", "--model", LLAMA, "--machine", "h100", "--profile", str(profile), "--json"),
         *words,
     )
     (group,) = found.json["groups"]
@@ -49,10 +50,10 @@ def test_a_profile_of_this_card_reorders_the_picks(profile: Path) -> None:
 
 def test_a_profile_of_another_card_is_ignored_with_a_note(profile: Path) -> None:
     """Another unit count is another card: the default order stays, and the text says why."""
-    write(profile, msgspec.structs.replace(H200, unit_count=114))
+    write(profile, msgspec.structs.replace(H100, unit_count=114))
     assert selected(profile)[1] != "measured"
-    out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
-    assert "note: the profile is foreign" in out
+    out = run("select", "--model", LLAMA, "--machine", "h100", "--profile", str(profile)).out
+    assert "note: the profile mine is foreign and not used" in out
     assert "unit_count 114" in out
 
 
@@ -60,8 +61,8 @@ def test_a_profile_of_an_older_compiler_is_used_with_a_warning(profile: Path) ->
     """Another Triton makes it stale: it still orders, and the text says so once."""
     write(profile, versions=Versions(triton="3.0.0"))
     assert selected(profile) == ("TRITON_ATTN", "measured")
-    out = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile)).out
-    assert out.count("note: the profile is stale") == 1
+    out = run("select", "--model", LLAMA, "--machine", "h100", "--profile", str(profile)).out
+    assert out.count("note: the profile mine is stale") == 1
     assert "3.0.0" in out
 
 
@@ -75,7 +76,7 @@ def test_a_profile_never_makes_an_ineligible_backend_eligible(profile: Path) -> 
 def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:
     """A damaged document exits 2 and names the file."""
     profile.write_text("{")
-    found = run("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile))
+    found = run("select", "--model", LLAMA, "--machine", "h100", "--profile", str(profile))
     assert (found.code, found.out) == (2, "")
     assert str(profile) in found.err
     assert found.err.count("\n") == 1
@@ -84,10 +85,10 @@ def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:
 def test_the_profile_line_says_how_many_groups_it_decided(profile: Path) -> None:
     """Layers of a shape that was never timed are named in one note."""
     write(profile)
-    asked = ("select", "--model", LLAMA, "--machine", "h200", "--profile", str(profile))
+    asked = ("select", "--model", LLAMA, "--machine", "h100", "--profile", str(profile))
     timed, other = run(*asked).out, run(*asked, "--dtype", "float16").out
-    assert "which decided 1 of 1 group of layers [valid]" in timed
+    assert "which decided 1 of 1 group of layers [valid, --profile]" in timed
     assert "no timings" not in timed
-    assert "which decided 0 of 1 group of layers [valid]" in other
+    assert "which decided 0 of 1 group of layers [valid, --profile]" in other
     assert other.count("note: the profile has no timings for layers of this shape: ") == 1
     assert other.count("no timings") == 1

@@ -8,9 +8,10 @@ import pytest
 
 from attnctl.registry import load
 from attnctl.smoke import runnable_backends
-from tests.commands.running import run
+from tests.commands.running import LLAMA, MODELS, run
 
 ON = ("smoke", "--backend", "CPU_ATTN")
+COMPILE = ("smoke", "--compile-for", "sm_90")
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,20 @@ ON = ("smoke", "--backend", "CPU_ATTN")
             "linear(): none of CPU_ATTN, GDN_ATTN computes linear",
         ),
         ((*ON, "--all"), "--all and --backend name different runs"),
+        (("smoke",), "smoke: name a --backend, or say --all"),
+        ((*ON, "--op", "pagd"), "--op pagd: no such operation. Did you mean paged?"),
+        ((*ON, "--device", "gpu"), "--device gpu: no such device; it is one of cpu, interpret"),
+        ((*ON, "--case", "paged()", "--model", LLAMA), "--case and --model name different cases"),
+        ((*ON, "--timeout", "0"), "--timeout 0: must be more than 0"),
+        ((*ON, "--baseline", "old.json"), "--baseline needs --compile-for"),
+        ((*ON, "--spills", "9"), "--spills needs --compile-for"),
+        ((*ON, "--every-knob"), "--every-knob needs --compile-for"),
+        (("smoke", "--compile-for", "sm_9"), "no such target. Did you mean sm_90?"),
+        ((*COMPILE, "--device", "cpu"), "--device does not go with --compile-for"),
+        ((*COMPILE, "--determinism"), "--determinism does not go with --compile-for"),
+        ((*COMPILE, "--spills", "-1"), "--spills -1: must be 0 or more bytes"),
+        ((*COMPILE, "--baseline", "absent.json"), "absent.json cannot be read"),
+        ((*COMPILE, "--backend", "CPU_ATTN"), "has a kernel of ours to compile"),
         ((*ON, "--case", "paged(heads=7)"), "heads must be a multiple of kv_heads, found 7 and 2"),
         ((*ON, "--case", "paged(page=0)"), "page must be a whole number from 1"),
         ((*ON, "--case", "paged(page=8,page=16)"), "page is given twice"),
@@ -56,4 +71,39 @@ def test_a_quick_list_names_every_backend_with_kernels() -> None:
         (place,) = (n for n, x in enumerate(lines) if x.startswith(f"{backend.name}: "))
         runs_none = lines[place].startswith(f"{backend.name}: 0 cases")
         assert runs_none == (lines[place + 1].lstrip()[:1].isdigit())
+    assert found.code == 0
+
+
+def test_a_list_of_one_operation_names_no_other() -> None:
+    """Backends that do not compute it have no case."""
+    found = run("smoke", "--all", "--op", "mamba2", "--list")
+    cases = [line.strip() for line in found.out.splitlines() if "(" in line and "=" in line]
+    assert cases
+    assert all(case.startswith("mamba2(") for case in cases)
+
+
+def test_the_cases_of_a_model_are_of_its_own_layers() -> None:
+    """Every backend is asked about them."""
+    found = run(*ON, "--model", str(MODELS / "gemma-2-9b.json"), "--list")
+    lines = found.out.splitlines()[1:]
+    assert found.code == 0
+    assert all("heads=16,kv_heads=8,head_size=256" in line for line in lines)
+    assert any("softcap=50.0" in line for line in lines)
+
+
+def test_support_counts_what_each_backend_takes_and_says_why_not_more() -> None:
+    """A row per backend and operation."""
+    found = run(*ON, "--support")
+    rows = {line.split()[2]: line for line in found.out.splitlines()[1:]}
+    assert set(rows) == {"paged", "diffkv"}
+    assert " of " in rows["paged"]
+    assert found.code == 0
+
+
+def test_a_compilation_is_listed_without_compiling() -> None:
+    """Each backend with kernels of ours, for each target; refused cases with their status."""
+    found = run("smoke", "--compile-for", "sm_80,gfx942", "--list")
+    heads = [line for line in found.out.splitlines() if line and not line.startswith(" ")]
+    assert f"TRITON_ATTN: {17} cases, compile" in heads
+    assert "kv_cache_dtype=fp8_e4m3) [unsupported]" in found.out
     assert found.code == 0

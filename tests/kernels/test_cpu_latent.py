@@ -12,7 +12,7 @@ from attnctl.backends.cpu_mla.kernel import CpuMla
 from attnctl.backends.cpu_mla_sparse.kernel import CpuMlaSparse
 from attnctl.exits import InputError
 from attnctl.kernels.cpu.indexer_call import NativeIndexer
-from attnctl.kernels.cpu.latent import open_indexer
+from attnctl.kernels.cpu.latent import open_indexer, open_latent
 from attnctl.latent_runtime import packed_batch
 from attnctl.ops.indexer import Indexing, index_cache_shape, pick_topk
 from attnctl.ops.merge_states import merge_attn_states
@@ -177,7 +177,7 @@ def test_a_key_of_nan_is_listed_by_nobody(indexer) -> None:
     ],
 )
 def test_what_would_be_read_outside_the_cache_is_refused(changes, said: str) -> None:
-    """Dense attention and the indexer; table entries behind a context may hold anything."""
+    """By the kernels themselves, whoever calls; entries behind a context may hold anything."""
     sound = {
         "query_start_loc": [0, 1, 3],
         "seq_lens": [40, 70],
@@ -191,7 +191,10 @@ def test_what_would_be_read_outside_the_cache_is_refused(changes, said: str) -> 
     )
     query, cache = drawn(3, 2, 576), drawn(4, 64, 576)
     pattern = said.replace("[", r"\[").replace("]", r"\]")
+    kernels, _ = open_latent(RealHost())
     with pytest.raises(InputError, match=pattern):
+        kernels.absorbed(query, cache, metadata, PARAMS, query[..., :512].clone(), drawn(3, 2))
+    with pytest.raises(InputError, match="CPU_MLA: "):
         open_backend("CPU_MLA").forward(query, cache, metadata, PARAMS)
     index_cache = torch.zeros(index_cache_shape(4, 64, 128), dtype=torch.uint8)
     indexing, weights = Indexing(topk=4, scale=1.0), drawn(3, 2)

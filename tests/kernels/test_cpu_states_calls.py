@@ -151,7 +151,7 @@ def test_a_backend_without_a_compiler_says_so_once_and_computes(
     """One warning with the reason, then plain torch."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     host = HostWithEnvironment({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
-    runtime = StateAttention("GDN_ATTN", "gdn", ("gdn",), RUNTIME._shapes, host)
+    runtime = StateAttention("GDN_ATTN", "gdn", ("gdn",), RUNTIME._shapes, host=host)
     inputs, state = make("gdn", 5, 1)
     meta = packed([5], [[0]], [False])
     pool, other = torch.zeros(1, *state), torch.zeros(1, *state)

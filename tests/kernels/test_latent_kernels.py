@@ -10,12 +10,12 @@ import triton
 import triton.language as tl
 
 from attnctl.exits import InputError
-from attnctl.kernels.triton.indexer import CHUNK, pick_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.latent_launch import latent_tiles, run
 from attnctl.kernels.triton.latent_tile import widen_fp8
 from attnctl.kernels.triton.launch import Device, Tiles
 from attnctl.kernels.triton.mla_prefill import cut, prefill_tiles
+from attnctl.kernels.triton.pick import CHUNK, PIECE, pick_launches
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.latent_runtime import packed_batch
 from attnctl.ops.indexer import pick_topk
@@ -97,6 +97,24 @@ def test_tiles_and_segments_change_no_output(keys: int, units: int, length: int)
         torch.testing.assert_close(lse.double(), exact[1], rtol=0, atol=2e-3)
 
 
+def pick(logits, metadata: Metadata, topk: int, out: torch.Tensor, cut: bool) -> None:
+    for launch in pick_launches(logits, metadata, topk, out, cut=cut):
+        run(launch)
+
+
+@pytest.mark.parametrize("columns", [63, PIECE - 1, PIECE + 1, 2 * PIECE + 7])
+@pytest.mark.parametrize("topk", [1, 64, PIECE + 2])
+def test_rows_cut_in_pieces_give_the_same_picks(columns: int, topk: int) -> None:
+    """Contested last places across the pieces' edges, lists longer than a piece or the context."""
+    generator = torch.Generator().manual_seed(columns + topk)
+    values = torch.tensor([-3.5, -0.0, 0.0, 1e-30, 2.0])
+    logits = values[torch.randint(0, 5, (2, columns), generator=generator)].to(DEVICE)
+    logits[0, columns - 1] = -torch.inf  # not visible to the first of the two query tokens
+    out = torch.full((2, topk), -2, dtype=torch.int32, device=DEVICE)
+    pick(logits, batch(2, columns), topk, out, True)
+    assert torch.equal(out, pick_topk(logits, topk))
+
+
 @pytest.mark.parametrize("columns", [CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 7])
 @pytest.mark.parametrize("topk", [1, 64, CHUNK - 2])
 def test_the_pick_is_the_specification_on_ties_zeros_and_any_sign(columns: int, topk: int) -> None:
@@ -106,7 +124,7 @@ def test_the_pick_is_the_specification_on_ties_zeros_and_any_sign(columns: int, 
     logits = values[torch.randint(0, 7, (2, columns), generator=generator)].to(DEVICE)
     logits[0, columns - 1] = -torch.inf  # not visible to the first of the two query tokens
     out = torch.full((2, topk), -2, dtype=torch.int32, device=DEVICE)
-    run(pick_launch(logits, batch(2, columns), topk, out))
+    pick(logits, batch(2, columns), topk, out, False)
     assert torch.equal(out, pick_topk(logits, topk))
 
 
@@ -116,7 +134,7 @@ def test_the_pick_of_random_logits_is_what_sorting_gives() -> None:
     logits = torch.randn(1, 1500, generator=generator)
     logits = (logits * 10 ** (8 * torch.rand(1, 1500, generator=generator) - 4)).to(DEVICE)
     out = torch.full((1, 300), -2, dtype=torch.int32, device=DEVICE)
-    run(pick_launch(logits, batch(1, 1500), 300, out))
+    pick(logits, batch(1, 1500), 300, out, False)
     assert torch.equal(out, pick_topk(logits, 300))
 
 

@@ -59,7 +59,10 @@ def test_the_hash_does_not_depend_on_where_the_kernels_lie(copied: Path) -> None
         ("triton/gdn.py", {"GDN_ATTN"}, {"MAMBA1_ATTN", "MAMBA2_ATTN", "TRITON_ATTN"}),
         ("eager/mamba1.py", {"MAMBA1_ATTN"}, {"MAMBA2_ATTN", "GDN_ATTN"}),
         ("triton/state_rows.py", {"MAMBA1_ATTN", "MAMBA2_ATTN"}, {"TRITON_ATTN", "CPU_ATTN"}),
+        ("rivals/fla.py", {"GDN_ATTN"}, {"TRITON_ATTN", "CPU_ATTN", "TRITON_MLA"}),
         ("flash.py", {"FLASH_ATTN", "FLASHINFER"}, {"TRITON_ATTN", "CPU_ATTN"}),
+        ("triton/mla_prefill.py", {"TRITON_MLA", "FLASHMLA"}, {"TRITON_MLA_SPARSE", "CPU_MLA"}),
+        ("aiter_latent.py", {"ROCM_AITER_MLA"}, {"FLASHMLA", "TRITON_MLA"}),
     ],
 )
 def test_an_edited_kernel_changes_its_own_backends_only(

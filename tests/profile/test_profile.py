@@ -13,15 +13,17 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile import (
     Entry,
     Key,
+    Picker,
     Point,
     Profile,
+    Rejected,
     Timing,
     Versions,
-    match,
     measured_order,
     parse,
     shape_of,
 )
+from attnctl.profile.match import match
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import head_sizes, operation
 from attnctl.select import select
@@ -190,7 +192,7 @@ def test_a_timed_pick_says_what_it_beat_by_time_and_what_it_only_passed() -> Non
     pick = select(LAYER, machine(), three, profile=sparse({"B1": 9.0, "B2": 3.0})).pick
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
-    assert pick.why.startswith("before B1: 0.33x its time")
+    assert pick.why.startswith("B2 over B1: 0.33x its time")
     evidence = {one.name: (one.evidence, one.because) for one in pick.beat}
     assert evidence["B15"] == (
         "default",
@@ -228,9 +230,10 @@ def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
     pick = select(LAYER, box, backends(), profile=timed).pick
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
-    assert "0.73x its time at decode B=1" in pick.why
-    assert "0.59x its time at decode B=8" in pick.why
-    assert "measured 2026-08-01" in pick.why
+    assert pick.why == (
+        "B2 over B1: 0.66x its time over 2 points (0.59x at decode B=8, S=1k, "
+        "0.73x at decode B=1, S=1k), measured 2026-08-01"
+    )
 
 
 def test_a_profile_never_makes_an_ineligible_backend_eligible() -> None:
@@ -299,3 +302,43 @@ def test_an_entry_may_leave_out_the_value_width() -> None:
     order = measured_order(written, LAYER, ["B1", "B2"])
     assert order is not None
     assert order.names == ("B2", "B1")
+
+
+def failing(*rows: tuple[dict[str, float], str]) -> Profile:
+    """A profile whose points time some backends, and at which others gave wrong results."""
+    made = tuple(
+        Point(
+            phase="decode",
+            batch=batch,
+            context=1024,
+            timings=tuple(Timing(backend=name, median_us=us) for name, us in times.items()),
+            rejected=tuple(Rejected(backend=name, why="wrong") for name in wrong),
+        )
+        for batch, (times, wrong) in enumerate(rows, start=1)
+    )
+    return Profile(name="p", key=KEY, entries=(Entry(shape=shape_of(LAYER), points=made),))
+
+
+def test_a_backend_that_failed_at_most_points_goes_behind_the_timed_ones() -> None:
+    """Though it stands first by default, and was the fastest where it ran."""
+    timed = failing(({"B": 9.0}, "A"), ({"B": 9.0, "A": 1.0}, ""), ({"B": 9.0}, "A"))
+    order = measured_order(timed, LAYER, ["A", "B", "U"])
+    assert order is not None
+    assert order.names == ("B", "A", "U")
+    assert order.because == {"A": "it was out of the running at 2 of 3 points"}
+
+
+def test_a_backend_that_was_timed_at_few_points_is_not_judged_as_a_whole() -> None:
+    """One lucky point among many does not reorder; the others are compared where all were timed."""
+    points = [({"A": 5.0, "B": 4.0}, "")] * 4 + [({"A": 5.0, "B": 4.0, "C": 1.0}, "")]
+    order = measured_order(failing(*points), LAYER, ["A", "B", "C"])
+    assert order is not None
+    assert order.names == ("B", "A", "C")
+
+
+def test_at_a_point_where_the_first_failed_another_is_picked() -> None:
+    """And where it ran, or nobody looked at it, it keeps its place."""
+    timed = failing(({"B": 9.0}, "A"), ({"B": 9.0, "A": 1.0}, "A"), ({"B": 9.0}, ""))
+    table = Picker(timed).table(shape_of(LAYER), ["A", "B"])
+    assert [pick.backend for pick in table.points] == ["B", "A", "A"]
+    assert table.points[0].because.startswith("the only one timed")

@@ -27,6 +27,8 @@ SCREENS = (
     ("select", "--model", LLAMA, "--machine", "max1550", "--machine", "zen4", "--device", "1"),
     ("list",),
     ("list", "FLASH_ATTN"),
+    ("profile", "list"),
+    ("select", "--model", LLAMA, "--machine", "h200", "--sweep", "head_size=8..512"),
     ("explain", "compute_capability"),
 )
 

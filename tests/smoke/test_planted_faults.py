@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.run import try_cases
+from attnctl.run import importable, try_cases
 from attnctl.trials import Trial
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
@@ -52,6 +52,20 @@ def test_each_fault_has_its_status(backend: str, case: str, status: str, says: s
     (trial,) = tried(backend, case)
     assert trial.status == status, trial.detail
     assert says in trial.detail
+
+
+def test_a_result_that_is_right_and_not_the_same_twice_is_wrong_where_that_is_asked() -> None:
+    """One bit of one element: inside every budget, and still another answer to the same batch."""
+    assert [trial.status for trial in tried("UNSTEADY", PLAIN, PLAIN)] == ["pass", "pass"]
+    found = [*try_cases("UNSTEADY", "cpu", (PLAIN,), 60.0, twice=True)]
+    found += try_cases("SOUND", "cpu", (PLAIN, WINDOW), 60.0, twice=True)
+    assert [trial.status for trial in found] == ["wrong", "pass", "pass"]
+    assert "two runs on the same inputs differ" in found[0].detail
+
+
+def test_what_a_child_can_import_is_found_in_one_child() -> None:
+    """One that does not open costs nothing but its own answer."""
+    assert importable(["SOUND", "NO_SUCH_BACKEND", "RAISES"]) == {"SOUND", "RAISES"}
 
 
 def test_a_crash_costs_its_own_case_alone() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from attnctl.exits import InputError
 from attnctl.findings import Finding
+from attnctl.kernels.batch_checks import CheckedMetadata, check_batch, check_pages
 from attnctl.kernels.cpu.checks import (
-    CheckedMetadata,
-    check_batch,
     check_cache,
-    check_pages,
     check_params,
     check_query,
     check_sizes,
@@ -20,17 +21,34 @@ from attnctl.kernels.cpu.checks import (
 )
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
 if TYPE_CHECKING:
     from attnctl.kernels.cpu.paged import Kernels
     from attnctl.probe.host import Host
 
 
+KNOBS = {
+    "threads": 1024,
+    "least_tokens": 1 << 20,
+    "parts": 64,
+    "block_rows": 384,
+    "direct_rows": 16,
+}
+"""Knobs and the most of each. threads: of one call. least_tokens: of context in a part of its own.
+parts: of the work for each thread. block_rows: query rows that are packed at a time. direct_rows:
+rows of a group up to which keys are read where they are."""
+
+LEAST = {"threads": 1, "least_tokens": 64, "parts": 1, "block_rows": 12, "direct_rows": 0}
+NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
+
+
 class CpuAttention:
     """PagedRuntime on the processor. The kernels are built, or found built, at the first call."""
 
-    def __init__(self, host: Host | None = None) -> None:
+    def __init__(self, host: Host | None = None, knobs: Mapping[str, Any] = NO_KNOBS) -> None:
         self._host = host
+        self._knobs = knobs
         self._kernels: Kernels | None = None
         self._finding: Finding | None = None
         self._paged: tuple[Metadata, int, int] | None = None
@@ -40,6 +58,23 @@ class CpuAttention:
 
     def is_ssm(self) -> bool:
         return False
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """Threads, how work is cut for them, rows at a time, and the cache's blocks."""
+        from attnctl.tune.measure.cpu_settings import cpu_settings
+
+        return cpu_settings(work, limits)
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> CpuAttention:
+        """This runtime with some knobs changed. InputError: it has no such knob or kernel."""
+        refuse_kernel(self.get_name(), kernel)
+        found = check_knobs(self.get_name(), knobs, KNOBS)
+        for name, value in found.items():
+            if not LEAST[name] <= int(value) <= KNOBS[name]:
+                raise InputError(
+                    f"CPU_ATTN: knob {name} is {value}: must be from {LEAST[name]} to {KNOBS[name]}"
+                )
+        return CpuAttention(self._host, found)
 
     def cache_shape(
         self,
@@ -87,6 +122,7 @@ class CpuAttention:
         InputError: its tensors contradict each other.
         """
         return check_batch(
+            self.get_name(),
             Metadata(
                 query_start_loc=query_start_loc,
                 seq_lens=seq_lens,
@@ -94,14 +130,18 @@ class CpuAttention:
                 slot_mapping=slot_mapping,
                 max_query_len=max_query_len,
                 max_seq_len=max_seq_len,
-            )
+            ),
         )
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """InputError where rows, slots and cache do not fit together; nothing is written then."""
-        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        checked = (
+            metadata
+            if isinstance(metadata, CheckedMetadata)
+            else check_batch(self.get_name(), metadata)
+        )
         check_write(key, value, cache, checked, params)
         width = key.shape[2]
         (self._kernels or self._open()).write(
@@ -123,7 +163,11 @@ class CpuAttention:
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError where the tensors do not fit together."""
-        checked = metadata if isinstance(metadata, CheckedMetadata) else check_batch(metadata)
+        checked = (
+            metadata
+            if isinstance(metadata, CheckedMetadata)
+            else check_batch(self.get_name(), metadata)
+        )
         check_query(query, cache, checked, out)
         check_cache(cache, params)
         tokens, heads, width = query.shape
@@ -132,7 +176,7 @@ class CpuAttention:
         last = self._paged
         # the layers of a model share a batch: its block table is looked through once
         if last is None or last[0] is not checked or last[1:] != (blocks, page):
-            check_pages(checked, blocks, page)
+            check_pages(self.get_name(), checked, blocks, page)
             self._paged = (checked, blocks, page)
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
@@ -148,12 +192,19 @@ class CpuAttention:
         )
         return out
 
+    def _checked(self, metadata: Metadata) -> CheckedMetadata:
+        if isinstance(metadata, CheckedMetadata):
+            return metadata
+        return check_batch(self.get_name(), metadata)
+
     def _open(self) -> Kernels:
         if self._kernels is None:
             from attnctl.kernels.cpu.paged import open_kernels
             from attnctl.probe.realhost import RealHost
 
             self._kernels, self._finding = open_kernels(self._host or RealHost())
+            if self._knobs and hasattr(self._kernels, "tune"):
+                self._kernels.tune(**self._knobs)
             if not self._finding.met:
                 warnings.warn(
                     f"CPU_ATTN computes in plain torch, slowly: {self._finding.found}. "

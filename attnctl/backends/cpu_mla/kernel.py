@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from attnctl.kernels.latent_prefill import prefill
-from attnctl.kernels.latent_rows import check_latent, encode_rows, latent_cache_shape, store_rows
-from attnctl.latent_runtime import packed_batch
+from attnctl.kernels.latent_checks import check_cpu
+from attnctl.kernels.latent_dense import DenseLatent
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -20,21 +19,15 @@ if TYPE_CHECKING:
     from attnctl.probe.host import Host
 
 
-class CpuMla:
+class CpuMla(DenseLatent):
     """MlaRuntime on the processor. The kernels are built, or found built, at the first call."""
 
-    build_metadata = staticmethod(packed_batch)
+    name = "CPU_MLA"
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host
         self._kernels: LatentKernels | None = None
         self._finding: Finding | None = None
-
-    def get_name(self) -> str:
-        return "CPU_MLA"
-
-    def is_ssm(self) -> bool:
-        return False
 
     def finding(self) -> Finding:
         """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
@@ -42,57 +35,48 @@ class CpuMla:
         assert self._finding is not None
         return self._finding
 
-    def cache_shape(
-        self, num_blocks: int, block_size: int, kv_lora_rank: int, qk_rope_head_dim: int
-    ) -> tuple[int, ...]:
-        return latent_cache_shape(
-            self.get_name(), num_blocks, block_size, kv_lora_rank, qk_rope_head_dim
+    def _check_device(self, tensor: Tensor) -> None:
+        check_cpu(self.name, tensor)
+
+    def _absorbed(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Latent,
+        out: Tensor,
+        lse: Tensor | None,
+    ) -> None:
+        if lse is None:
+            lse = torch.empty(query.shape[:2])
+        self._open().absorbed(query, cache, metadata, params, out, lse)
+
+    def _weights(self, weight: Tensor) -> Tensor:
+        return weight.float()
+
+    def _attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        key_start_loc: Tensor,
+        metadata: Metadata,
+        scale: float,
+        *,
+        causal: bool,
+        max_keys: int,
+    ) -> tuple[Tensor, Tensor]:
+        places = (key_start_loc, metadata, scale)
+        return self._open().uncompressed(
+            query, keys, values, *places, causal=causal, max_keys=max_keys
         )
 
-    def write_cache(
-        self, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata, params: Latent
-    ) -> None:
-        store_rows(encode_rows(latent, rope, cache, params), cache, metadata.slot_mapping)
-
-    def forward(
-        self,
-        query: Tensor,
-        cache: Tensor,
-        metadata: Metadata,
-        params: Latent,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-    ) -> Tensor:
-        check_latent(self.get_name(), query, cache, params.kv_lora_rank)
-        tokens, heads, _ = query.shape
-        if out is None:
-            out = query.new_zeros(tokens, heads, params.kv_lora_rank)
-        if lse is None:
-            lse = torch.empty(tokens, heads)
-        self._open().absorbed(query, cache, metadata, params, out, lse)
-        return out
-
-    def prefill(
-        self,
-        query: Tensor,
-        cache: Tensor,
-        metadata: Metadata,
-        params: Latent,
-        w_uk: Tensor,
-        w_uv: Tensor,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-        chunk: int = 0,
-    ) -> Tensor:
-        kernels, weights = self._open(), (w_uk.float(), w_uv.float())
-        attend, merge = kernels.uncompressed, self._merge_into_first
-        found, top = prefill(query, cache, metadata, params, weights, chunk, attend, merge)
-        if out is None:
-            out = query.new_zeros(query.shape[0], query.shape[1], w_uv.shape[1])
-        out[: found.shape[0]] = found.to(out.dtype)
-        if lse is not None:
-            lse[: top.shape[0]] = top
-        return out
+    def _merge(
+        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Into the first, which is one of prefill's own."""
+        self._open().merge(out_a, lse_a, out_b, lse_b, out_a, lse_a)
+        return out_a, lse_a
 
     def merge_states(
         self,
@@ -110,12 +94,6 @@ class CpuMla:
         self._open().merge(out_a, lse_a, out_b, lse_b, out, lse)
         return out, lse
 
-    def _merge_into_first(
-        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        self._open().merge(out_a, lse_a, out_b, lse_b, out_a, lse_a)
-        return out_a, lse_a
-
     def _open(self) -> LatentKernels:
         if self._kernels is None:
             from attnctl.kernels.cpu.latent import open_latent, torch_warning
@@ -123,7 +101,7 @@ class CpuMla:
 
             self._kernels, self._finding = open_latent(self._host or RealHost())
             if not self._finding.met:
-                warnings.warn(torch_warning(self.get_name(), self._finding), stacklevel=3)
+                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
         return self._kernels
 
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from attnctl.kernels.latent_rows import check_latent, encode_rows, latent_cache_shape, store_rows
-from attnctl.latent_runtime import packed_batch
-from attnctl.ops.indexer import Indexing, index_cache_shape, write_index_keys
+from attnctl.kernels.latent_checks import check_cpu
+from attnctl.kernels.latent_sparse import SparseLatent
+from attnctl.ops.indexer import Indexing, write_index_keys
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_sparse import check_slots
 from attnctl.runtime import Metadata
 
 if TYPE_CHECKING:
@@ -21,22 +20,15 @@ if TYPE_CHECKING:
     from attnctl.probe.host import Host
 
 
-class CpuMlaSparse:
+class CpuMlaSparse(SparseLatent):
     """MlaSparseRuntime on the processor. Kernels are built, or found built, at the first call."""
 
-    build_metadata = staticmethod(packed_batch)
-    index_cache_shape = staticmethod(index_cache_shape)
+    name = "CPU_MLA_SPARSE"
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host
         self._kernels: tuple[LatentKernels, IndexerKernels] | None = None
         self._finding: Finding | None = None
-
-    def get_name(self) -> str:
-        return "CPU_MLA_SPARSE"
-
-    def is_ssm(self) -> bool:
-        return False
 
     def finding(self) -> Finding:
         """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
@@ -44,48 +36,24 @@ class CpuMlaSparse:
         assert self._finding is not None
         return self._finding
 
-    def cache_shape(
-        self,
-        num_blocks: int,
-        block_size: int,
-        kv_lora_rank: int,
-        qk_rope_head_dim: int,
-        kv_cache_dtype: str = "auto",
-    ) -> tuple[int, ...]:
-        widths = (kv_lora_rank, qk_rope_head_dim)
-        return latent_cache_shape(
-            self.get_name(), num_blocks, block_size, *widths, kv_cache_dtype=kv_cache_dtype
-        )
+    def _check_device(self, tensor: Tensor) -> None:
+        check_cpu(self.name, tensor)
 
-    def write_cache(
-        self, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata, params: Latent
-    ) -> None:
-        store_rows(encode_rows(latent, rope, cache, params), cache, metadata.slot_mapping)
-
-    def forward(
+    def _sparse(
         self,
         query: Tensor,
         cache: Tensor,
         metadata: Metadata,
         slots: Tensor,
         params: Latent,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-        *,
-        check: bool = False,
-    ) -> Tensor:
-        check_latent(self.get_name(), query, cache, params.kv_lora_rank)
-        if check:
-            check_slots(slots, cache)
-        tokens, heads, _ = query.shape
-        if out is None:
-            out = query.new_zeros(tokens, heads, params.kv_lora_rank)
+        out: Tensor,
+        lse: Tensor | None,
+    ) -> None:
         if lse is None:
-            lse = torch.empty(tokens, heads)
+            lse = torch.empty(query.shape[:2])
         live = slice(int(metadata.query_start_loc[-1]))
         latent, _ = self._open()
         latent.sparse(query[live], cache, slots[live], params, out[live], lse[live])
-        return out
 
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
@@ -131,7 +99,7 @@ class CpuMlaSparse:
             self._finding = other if finding.met else finding
             self._kernels = latent, indexer
             if not self._finding.met:
-                warnings.warn(torch_warning(self.get_name(), self._finding), stacklevel=3)
+                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
         return self._kernels
 
 

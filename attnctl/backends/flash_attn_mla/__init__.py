@@ -21,6 +21,8 @@ BACKEND = Backend(
     name="FLASH_ATTN_MLA",
     summary="FlashAttention 3's latent attention on Hopper, vLLM's kernels on Intel",
     ops=("mla",),
+    kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda", "xpu"),
         package("torch"),

@@ -29,6 +29,8 @@ BACKEND = Backend(
     name="FLASHINFER_MLA",
     summary="FlashInfer's dense latent attention on Blackwell (10.x)",
     ops=("mla",),
+    kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda"),
         package("torch"),

@@ -45,6 +45,8 @@ BACKEND = Backend(
     name="FLASHINFER_MLA_SPARSE",
     summary="FlashInfer's sparse latent attention on Blackwell (10.x)",
     ops=("mla_sparse",),
+    kernel="adapter",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("cuda"),
         package("torch"),

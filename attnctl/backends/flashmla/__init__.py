@@ -20,6 +20,8 @@ BACKEND = Backend(
     name="FLASHMLA",
     summary="FlashMLA's dense latent attention on Hopper",
     ops=("mla",),
+    kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("cuda"),
         package("torch"),

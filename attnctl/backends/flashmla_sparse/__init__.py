@@ -28,6 +28,8 @@ BACKEND = Backend(
     name="FLASHMLA_SPARSE",
     summary="FlashMLA's sparse latent attention on Hopper and Blackwell (10.x)",
     ops=("mla_sparse",),
+    kernel="adapter",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("cuda"),
         package("torch"),

@@ -1,8 +1,7 @@
 """FLEX_ATTENTION: torch's compiled flex_attention, with masks as functions of positions.
 
-The one backend here that takes a fixed block-sparse pattern (Phi-3-small), which is a mask over
-block numbers to it. vLLM has it on NVIDIA and Intel; torch compiles it for AMD and for CPUs too, so
-here it stands last on every platform rather than leave such layers without a backend.
+vLLM has it on NVIDIA and Intel; torch compiles it for AMD and for CPUs too, so here it stands last
+on every platform rather than leave a layer without a backend.
 """
 
 from attnctl.registry import Backend, Rank
@@ -23,7 +22,7 @@ from attnctl.requirements import (
 
 BACKEND = Backend(
     name="FLEX_ATTENTION",
-    summary="torch's flex_attention: any mask, any head size, also block-sparse",
+    summary="torch's flex_attention: any mask, any head size",
     ops=("paged", "diffkv"),
     rules=(
         platform("cuda", "rocm", "xpu", "cpu"),
@@ -40,7 +39,6 @@ BACKEND = Backend(
             "sliding_window",
             "two_sided_window",
             "chunked",
-            "blocksparse",
             "softcap",
             "alibi",
             "prefix_lm",

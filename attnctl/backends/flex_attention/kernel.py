@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,10 +17,14 @@ from attnctl.kernels.flex.attend import Batch, attend, batch_of, fused, mark_siz
 from attnctl.kernels.packed_cache import PackedCache
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
 UNFUSED_SCORES = 1 << 22
 """Scores a head up to which a processor computes unfused: they cost less than the minute for which
 the C++ kernel compiles."""
+
+
+PLACES = ("auto", "cache", "packed")
 
 
 class FlexAttention(PackedCache):
@@ -44,6 +48,20 @@ class FlexAttention(PackedCache):
         self._batches: list[tuple[Metadata, Tensor | None, object, Batch]] = []
         self._families: set[tuple[Any, ...]] = set()
         self._failed: set[tuple[Any, ...]] = set()
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """Where keys and values are read from; a processor always copies them."""
+        if limits.shared_memory_bytes == 0:
+            return (Setting(),)
+        return Setting(), Setting(knobs={"place": "packed"})
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> FlexAttention:
+        """This runtime with another place. InputError: it has no such knob, place or kernel."""
+        refuse_kernel(self.name, kernel)
+        place = check_knobs(self.name, knobs, {"place": self._place}).get("place", self._place)
+        if place not in PLACES:
+            raise InputError(f"{self.name}: place {place!r} is none of {', '.join(PLACES)}")
+        return FlexAttention(self._compiled, str(place))
 
     def forward(
         self,
@@ -100,9 +118,10 @@ class FlexAttention(PackedCache):
         if family in self._failed:
             return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
-        # two lengths that happen to be equal must not be taken for one, and a program may hold
-        # models of many shapes
-        with fx_config.patch(use_duck_shape=False), dynamo_config.patch(recompile_limit=1024):
+        # two lengths that happen to be equal must not be taken for one, a program may hold models
+        # of many shapes, and the Triton template does not compile where the page size is a symbol
+        settings = {"recompile_limit": 1024, "specialize_int": True, "specialize_float": True}
+        with fx_config.patch(use_duck_shape=False), dynamo_config.patch(settings):
             try:
                 found = self._run(query, key, value, *rest)
             except BackendCompilerFailed as error:

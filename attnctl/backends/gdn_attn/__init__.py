@@ -1,14 +1,16 @@
 """GDN_ATTN: the gated delta rule of Qwen3-Next and, with a gate per channel, of Kimi Linear."""
 
-from attnctl.registry import Backend, Rank
+from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (
     ANY_FLOAT,
+    capability,
     compute_dtypes,
     conv_width,
     device_dtype,
     features,
     key_width,
     operation,
+    package,
     platform,
     triton,
 )
@@ -36,6 +38,23 @@ BACKEND = Backend(
     is_ssm=True,
     kernel="bundled",
     offset_bits=64,
+    rivals=(
+        Rival(
+            name="fla",
+            rules=(
+                platform("cuda", "rocm"),
+                package("fla"),
+            ),
+        ),
+        Rival(
+            name="flashinfer",
+            rules=(
+                platform("cuda"),
+                package("flashinfer"),
+                capability(at_least=(9, 0), why="FlashInfer's gated delta rule"),
+            ),
+        ),
+    ),
     # chunks of 64 tokens
     block_multiple=64,
 )

@@ -2,12 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from attnctl.backends.gdn_attn.metadata import GdnMetadata, pieces, split
 from attnctl.kernels.state_runtime import Shape, StateAttention
 from attnctl.ops.gdn import Gdn
+from attnctl.ops.states import over_tensors, take
+from attnctl.runtime import StateMetadata
+
+
+class GdnAttention(StateAttention):
+    """StateRuntime that also takes a batch split as engines split it (metadata.GdnMetadata)."""
+
+    def build_split(
+        self,
+        query_start_loc: Tensor,
+        seq_lens: Tensor,
+        state_indices: Tensor,
+        *,
+        num_drafts: Sequence[int] | None = None,
+        num_accepted: Tensor | None = None,
+        num_spec: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> GdnMetadata:
+        """The halves of a batch for forward on `device`; metadata.split says what is given.
+
+        The arguments are on the host, where engines lay a batch out.
+        """
+        found = split(
+            query_start_loc, seq_lens, state_indices, num_drafts=num_drafts,
+            num_accepted=num_accepted, num_spec=num_spec,
+        )  # fmt: skip
+        return over_tensors(found, lambda tensor: tensor.to(device))
+
+    def forward(
+        self,
+        inputs: Gdn,
+        state: Tensor,
+        metadata: StateMetadata | GdnMetadata,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """[T, Hv, Dv]: outputs of every token; states in place."""
+        if isinstance(metadata, StateMetadata):
+            return super().forward(inputs, state, metadata, out)
+        if out is None:
+            out = inputs.v.new_zeros(inputs.v.shape)
+        for tokens, batch in pieces(metadata):
+            part = take(inputs, tokens)
+            if isinstance(tokens, slice):
+                super().forward(part, state, batch, out[tokens])
+            else:
+                out[tokens] = super().forward(part, state, batch)
+        return out
 
 
 def _shapes(inputs: Gdn) -> tuple[Shape, Shape]:
     return (*inputs.v.shape[1:], inputs.q.shape[2]), tuple(inputs.v.shape)
 
 
-RUNTIME = StateAttention("GDN_ATTN", "gdn", ("gdn", "kda"), _shapes)
+RUNTIME = GdnAttention("GDN_ATTN", "gdn", ("gdn", "kda"), _shapes, ("fla", "flashinfer"))

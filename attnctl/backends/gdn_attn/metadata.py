@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
+from attnctl.runtime import StateMetadata
 
 
 class GdnMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +23,8 @@ class GdnMetadata(msgspec.Struct, frozen=True, kw_only=True):
     bool. *_query_start_loc: [rows + 1] int32 over the half's own tokens. spec_state_indices_tensor:
     [rows, 1 + K]; non_spec_state_indices_tensor: [rows], column 0. *_token_indx: where the half's
     tokens lie in the packed batch. num_accepted_tokens: [speculative rows], at least 1.
-    uniform_spec_len: tokens of every speculative row where all have as many.
+    uniform_spec_len: tokens of every speculative row where all have as many. max_prefill_len: of
+    the longest non-speculative row.
     """
 
     num_prefills: int
@@ -41,6 +43,7 @@ class GdnMetadata(msgspec.Struct, frozen=True, kw_only=True):
     non_spec_token_indx: Tensor | None = None
     num_accepted_tokens: Tensor | None = None
     uniform_spec_len: int | None = None
+    max_prefill_len: int = 0
 
 
 def split(
@@ -85,6 +88,7 @@ def _plain(starts: Tensor, seq_lens: Tensor, state_indices: Tensor) -> GdnMetada
         num_spec_decodes=0,
         num_spec_decode_tokens=0,
         has_initial_state=seq_lens > lengths if prefills else None,
+        max_prefill_len=int(lengths.max()) if prefills else 0,
         non_spec_query_start_loc=starts,
         non_spec_state_indices_tensor=state_indices[:, 0],
     )
@@ -123,6 +127,7 @@ def _speculative(
         non_spec_token_indx=(~owner).nonzero()[:, 0],
         num_accepted_tokens=num_accepted[masks],
         uniform_spec_len=uniform,
+        max_prefill_len=0 if alone else int(others.max()),
     )
 
 
@@ -152,3 +157,72 @@ def padded(metadata: GdnMetadata, rows: int, null_slot: int = -1) -> GdnMetadata
         num_accepted_tokens=torch.cat([accepted, accepted.new_ones(missing)]),
         spec_query_start_loc=torch.cat([starts, starts[-1:].expand(missing)]),
     )
+
+
+Piece = tuple["Tensor | slice", StateMetadata]
+
+
+def pieces(metadata: GdnMetadata) -> list[Piece]:
+    """Tokens and batch of each kernel call: decodes, prefills, speculative rows, as there are any.
+
+    Tokens are a slice of the packed batch, or an index where the halves lie mixed.
+    """
+    found: list[Piece] = []
+    starts, slots = metadata.non_spec_query_start_loc, metadata.non_spec_state_indices_tensor
+    if starts is not None and slots is not None:
+        known = metadata.has_initial_state
+        if known is None:
+            known = torch.ones(slots.shape, dtype=torch.bool, device=slots.device)
+        whole = StateMetadata(
+            query_start_loc=starts,
+            state_indices=slots[:, None],
+            has_initial_state=known,
+            max_query_len=metadata.max_prefill_len or 1,
+        )
+        if metadata.num_decodes and metadata.num_prefills:
+            found += _peeled(metadata, whole)
+        elif metadata.non_spec_token_indx is not None:
+            found.append((metadata.non_spec_token_indx, whole))
+        else:
+            found.append((slice(None), whole))
+    if metadata.num_spec_decodes:
+        found.append(_verified(metadata))
+    return found
+
+
+def _peeled(metadata: GdnMetadata, whole: StateMetadata) -> list[Piece]:
+    """Leading decodes go to the kernel for single tokens; offsets of the prefills are rebased."""
+    rows, tokens = metadata.num_decodes, metadata.num_decode_tokens
+    decodes = msgspec.structs.replace(
+        whole,
+        query_start_loc=whole.query_start_loc[: rows + 1],
+        state_indices=whole.state_indices[:rows],
+        has_initial_state=whole.has_initial_state[:rows],
+        max_query_len=1,
+    )
+    prefills = msgspec.structs.replace(
+        whole,
+        query_start_loc=whole.query_start_loc[rows:] - tokens,
+        state_indices=whole.state_indices[rows:],
+        has_initial_state=whole.has_initial_state[rows:],
+    )
+    return [(slice(0, tokens), decodes), (slice(tokens, None), prefills)]
+
+
+def _verified(metadata: GdnMetadata) -> Piece:
+    slots, starts = metadata.spec_state_indices_tensor, metadata.spec_query_start_loc
+    assert slots is not None
+    assert starts is not None
+    marks = torch.ones(slots.shape[0], dtype=torch.bool, device=slots.device)
+    batch = StateMetadata(
+        query_start_loc=starts,
+        state_indices=slots,
+        has_initial_state=marks,
+        max_query_len=slots.shape[1],
+        num_accepted=metadata.num_accepted_tokens,
+        speculative=marks,
+        num_spec=slots.shape[1] - 1,
+    )
+    mixed = metadata.num_prefills > 0
+    index = metadata.spec_token_indx if mixed else None
+    return (slice(None) if index is None else index), batch

@@ -1,12 +1,13 @@
 """LINEAR_ATTN: lightning attention, linear with a decay per head (MiniMax, Bailing)."""
 
-from attnctl.registry import Backend, Rank
+from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (
     ANY_FLOAT,
     compute_dtypes,
     device_dtype,
     features,
     operation,
+    package,
     platform,
     triton,
 )
@@ -32,4 +33,13 @@ BACKEND = Backend(
     is_ssm=True,
     kernel="bundled",
     offset_bits=64,
+    rivals=(
+        Rival(
+            name="fla",
+            rules=(
+                platform("cuda", "rocm"),
+                package("fla"),
+            ),
+        ),
+    ),
 )

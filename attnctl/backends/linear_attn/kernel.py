@@ -10,4 +10,4 @@ def _shapes(inputs: Linear) -> tuple[Shape, Shape]:
     return (*inputs.k.shape[1:], inputs.v.shape[2]), tuple(inputs.v.shape)
 
 
-RUNTIME = StateAttention("LINEAR_ATTN", "linear", ("linear", "lightning"), _shapes)
+RUNTIME = StateAttention("LINEAR_ATTN", "linear", ("linear", "lightning"), _shapes, ("fla",))

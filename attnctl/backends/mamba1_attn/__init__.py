@@ -1,6 +1,6 @@
 """MAMBA1_ATTN: the selective scan of Mamba 1, Jamba and Falcon Mamba."""
 
-from attnctl.registry import Backend, Rank
+from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (
     ANY_FLOAT,
     compute_dtypes,
@@ -8,6 +8,7 @@ from attnctl.requirements import (
     device_dtype,
     features,
     operation,
+    package,
     platform,
     triton,
 )
@@ -34,4 +35,13 @@ BACKEND = Backend(
     is_ssm=True,
     kernel="bundled",
     offset_bits=64,
+    rivals=(
+        Rival(
+            name="mamba_ssm",
+            rules=(
+                platform("cuda", "rocm"),
+                package("mamba_ssm"),
+            ),
+        ),
+    ),
 )

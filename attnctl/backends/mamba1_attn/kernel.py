@@ -10,4 +10,4 @@ def _shapes(inputs: Mamba1) -> tuple[Shape, Shape]:
     return tuple(inputs.a.shape), tuple(inputs.x.shape)
 
 
-RUNTIME = StateAttention("MAMBA1_ATTN", "mamba1", ("mamba1",), _shapes)
+RUNTIME = StateAttention("MAMBA1_ATTN", "mamba1", ("mamba1",), _shapes, ("mamba_ssm",))

@@ -10,4 +10,4 @@ def _shapes(inputs: Mamba2) -> tuple[Shape, Shape]:
     return (*inputs.x.shape[1:], inputs.b.shape[2]), tuple(inputs.x.shape)
 
 
-RUNTIME = StateAttention("MAMBA2_ATTN", "mamba2", ("mamba2",), _shapes)
+RUNTIME = StateAttention("MAMBA2_ATTN", "mamba2", ("mamba2",), _shapes, ("mamba_ssm",))

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.flash import summed, window
+from attnctl.kernels.flash import window
 from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.row_lists import row_lists
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -98,22 +98,6 @@ class AiterAttention(PackedCache):
         if self._function is None:
             self._function = self._load("aiter").mha_batch_prefill_func
         return self._function
-
-
-def row_lists(metadata: Metadata, size: int) -> tuple[Tensor, Tensor]:
-    """[B + 1] int32 and the rows of all sequences in order, int32, without waiting: the list is as
-    long as the lengths' bound, and what lies past the last sequence is 0."""
-    starts = summed(metadata.seq_lens)
-    table = metadata.block_table
-    length = min(metadata.max_seq_len, table.shape[1] * size)
-    position = torch.arange(length, device=table.device)
-    rows = table[:, position // size].long() * size + position % size
-    place = starts[:-1, None] + position
-    total = table.shape[0] * length
-    place = torch.where(position < metadata.seq_lens[:, None], place, total)
-    listed = torch.zeros(total + 1, dtype=torch.int32, device=table.device)
-    listed.scatter_(0, place.flatten().long(), rows.flatten().int())
-    return starts, listed[:total]
 
 
 RUNTIME = AiterAttention()

@@ -21,6 +21,8 @@ BACKEND = Backend(
     name="ROCM_AITER_MLA",
     summary="AITER's dense latent attention on CDNA 3 and later",
     ops=("mla",),
+    kernel="adapter",
+    beside="TRITON_MLA",
     rules=(
         platform("rocm"),
         package("torch"),

@@ -20,6 +20,8 @@ BACKEND = Backend(
     name="ROCM_AITER_MLA_SPARSE",
     summary="Sparse latent attention by AITER; TRITON_MLA_SPARSE serves where AITER does not",
     ops=("mla_sparse",),
+    kernel="adapter",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("rocm"),
         package("torch"),

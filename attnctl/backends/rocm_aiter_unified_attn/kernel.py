@@ -6,10 +6,12 @@ bundled one. Cache blocks are multiples of 16, of which it asks for 64.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -18,8 +20,11 @@ from attnctl.kernels.flash import window
 from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.tune.settings import Limits, Setting, Work, refuse_kernel
 
 AITER_MODULE = "aiter.ops.triton.unified_attention"
+BUNDLED = "triton"
+NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
 BUNDLED_MODULE = "attnctl.kernels.triton"
 
 
@@ -28,11 +33,36 @@ class UnifiedAttention(PackedCache):
 
     name = "ROCM_AITER_UNIFIED_ATTN"
 
-    def __init__(self, load: Callable[[str], Any] = import_module) -> None:
+    def __init__(
+        self,
+        load: Callable[[str], Any] = import_module,
+        knobs: Mapping[str, Any] = NO_KNOBS,
+        bundled: bool = False,
+    ) -> None:
         self._load = load
+        self._knobs = knobs
+        self._own = bundled
+        self._tuned: Any = None
         self._aiter: Callable[..., None] | None = None
         self._asked = False
         self._scales: dict[tuple[torch.device, int, int, Any], Tensor] = {}
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """AITER's kernel where it is there, and every launch of the bundled one as its rival."""
+        from attnctl.tune.measure.paged_settings import paged_settings
+
+        own = paged_settings(work, limits)
+        if self._open() is None:
+            return own
+        named = (msgspec.structs.replace(one, kernel=BUNDLED) for one in own)
+        return (Setting(), *named)
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> UnifiedAttention:
+        """This runtime with knobs of the bundled kernel. InputError: there is no such."""
+        from attnctl.kernels.triton.knobs import checked
+
+        refuse_kernel(self.name, kernel, (BUNDLED,))
+        return UnifiedAttention(self._load, checked(self.name, knobs), kernel == BUNDLED)
 
     def forward(
         self,
@@ -49,7 +79,7 @@ class UnifiedAttention(PackedCache):
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
         if tokens == 0 or metadata.max_query_len == 0:
             return out
-        aiter = self._open()
+        aiter = None if self._own else self._open()
         if aiter is None or not _takes(params, cache.shape[1]):
             return self._bundled(query, cache, metadata, params, out)
         refuse(self.name, params)
@@ -93,8 +123,20 @@ class UnifiedAttention(PackedCache):
             max_query_len=metadata.max_query_len,
             max_seq_len=metadata.max_seq_len,
             out=out,
+            **self._bundled_knobs(query.device),
         )
         return found
+
+    def _bundled_knobs(self, device: torch.device) -> dict[str, Any]:
+        if not self._knobs:
+            return {}
+        if self._tuned is None:
+            from attnctl.kernels.triton.call import device_of
+            from attnctl.kernels.triton.knobs import changed
+            from attnctl.kernels.triton.launch import knobs_for
+
+            self._tuned = changed(knobs_for(device_of(device).arch), self._knobs)
+        return {"knobs": self._tuned}
 
     def _open(self) -> Callable[..., None] | None:
         if not self._asked:

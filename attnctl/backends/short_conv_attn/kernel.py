@@ -12,4 +12,6 @@ def _shapes(inputs: ShortConv) -> tuple[Shape, Shape]:
     return (ANY, inputs.x.shape[1]), tuple(inputs.x.shape)
 
 
-RUNTIME = StateAttention("SHORT_CONV_ATTN", "short_conv", ("short_conv",), _shapes)
+RUNTIME = StateAttention(
+    "SHORT_CONV_ATTN", "short_conv", ("short_conv",), _shapes, ("causal_conv1d",)
+)

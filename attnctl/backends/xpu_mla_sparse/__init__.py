@@ -19,6 +19,8 @@ BACKEND = Backend(
     name="XPU_MLA_SPARSE",
     summary="Sparse latent attention on Intel: vLLM's kernels, else the bundled one",
     ops=("mla_sparse",),
+    kernel="bundled",
+    beside="TRITON_MLA_SPARSE",
     rules=(
         platform("xpu"),
         package("torch"),

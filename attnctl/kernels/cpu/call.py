@@ -14,7 +14,7 @@ from attnctl.ops.paged import Paged
 NONE = 1 << 40
 
 # struct Attention and struct Writes of paged.cpp, member by member
-_ATTENTION = struct.Struct("13P 33q 4d")
+_ATTENTION = struct.Struct("13P 37q 4d")
 _WRITES = struct.Struct("7P 24q 2d")
 
 TYPES = {
@@ -25,6 +25,10 @@ TYPES = {
     torch.float8_e5m2: 4,
     torch.int8: 5,
 }
+DIRECT_ROWS = 16
+"""Rows of a group up to which keys are read where they are, not packed: FEW in paged.cpp."""
+
+UNTUNED = (0, 0, 0, DIRECT_ROWS)
 _NO_STRIDES = (0, 0, 0)
 
 
@@ -34,10 +38,24 @@ class NativeKernels:
     name = "c++"
 
     def __init__(self, path: str) -> None:
+        self._threads = 0
+        self._tuned = UNTUNED
         library = ctypes.CDLL(path)
         self._attend, self._write = library.attnctl_attend, library.attnctl_write
         for function in (self._attend, self._write):
             function.argtypes, function.restype = [ctypes.c_char_p], None
+
+    def tune(
+        self,
+        threads: int = 0,
+        least_tokens: int = 0,
+        parts: int = 0,
+        block_rows: int = 0,
+        direct_rows: int = DIRECT_ROWS,
+    ) -> None:
+        """Sets what may be tuned; 0 is the source's own value, of threads torch's."""
+        self._threads = threads
+        self._tuned = (least_tokens, parts, block_rows, direct_rows)
 
     def attend(
         self,
@@ -110,7 +128,8 @@ class NativeKernels:
             NONE if params.window is None else params.window,
             NONE if params.window_right is None else params.window_right,
             params.chunk or 0,
-            torch.get_num_threads(),
+            self._threads or torch.get_num_threads(),
+            *self._tuned,
             params.scale,
             params.softcap or 0.0,
             k_scale,

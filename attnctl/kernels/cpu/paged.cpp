@@ -20,6 +20,7 @@ struct Attention {  // in the order of attnctl/kernels/cpu/call.py
   i64 key_n, key_p, key_h, value_n, value_p, value_h;
   i64 key_scale_n, key_scale_p, key_scale_h, value_scale_n, value_scale_p, value_scale_h;
   i64 table_b, range_count, causal, window, window_right, chunk, threads;
+  i64 shortest, parts, block_rows, direct_rows;  // to be tuned; see SHORTEST and below
   double scale, softcap, key_scale, value_scale;
 };
 
@@ -646,12 +647,14 @@ struct Merge {
 };
 
 INLINE i64 rows_at_a_time(const Attention& a) {
+  if (a.block_rows > 0) return ceil_to(a.block_rows, MR);
   // queries and sums of a block of rows stay in the second-level cache
   i64 rows = 24576 / most(most(a.width, a.value_width), 64);
   return most(rows / MR * MR, 4 * MR) > 192 ? 192 : most(rows / MR * MR, 4 * MR);
 }
 
 constexpr i64 SHORTEST = 256;  // tokens of context that are worth a part of their own
+constexpr i64 PARTS = 4;       // of all the work, for each thread
 
 // one list entry a sequence, KV head and block of rows, the longest last rows first
 static void list_items(const Attention& a, List<Item>& items, double& cost) {
@@ -659,7 +662,7 @@ static void list_items(const Attention& a, List<Item>& items, double& cost) {
   for (i64 b = 0; b < a.sequences; b++) {
     Sequence s = sequence_of(a, b);
     i64 rows = s.queries * group;
-    bool few = rows <= FEW && a.width <= WIDEST && a.value_width <= WIDEST;
+    bool few = rows <= least(a.direct_rows, FEW) && a.width <= WIDEST && a.value_width <= WIDEST;
     i64 step = few ? FEW : block;
     for (i64 row = rows > 0 ? (rows - 1) / step * step : -1; row >= 0; row -= step) {
       i64 count = least(step, rows - row);
@@ -674,14 +677,15 @@ static void list_items(const Attention& a, List<Item>& items, double& cost) {
 // cuts long items into parts where there are too few of them for the threads
 static i64 split_items(const Attention& a, const List<Item>& items, double cost, List<Item>& parts,
                        List<Merge>& merges) {
-  i64 used = 0, wanted = a.threads * 4;
+  i64 used = 0, wanted = a.threads * (a.parts > 0 ? a.parts : PARTS);
+  i64 shortest = a.shortest > 0 ? a.shortest : SHORTEST;
   for (i64 x = 0; x < items.count; x++) {
     Item item = items.data[x];
     i64 length = item.end - item.begin, splits = 1;
     if (a.threads > 1 && items.count < wanted) {
       double share = cost / (double)wanted;
       splits = (i64)((double)length * (double)item.rows / share + 0.5);
-      splits = most(1, least(splits, length / SHORTEST));
+      splits = most(1, least(splits, length / shortest));
     }
     if (splits == 1) {
       parts.add(item);

@@ -78,10 +78,10 @@ class NativeStates:
 
         InputError: the tensors contradict each other.
         """
-        call = _Call(op, state, out)
+        call = _Call(op, state)
         try:
             batch = self._open(metadata, out.shape[0], state.shape[0])
-            arguments = _PACKERS[op](call, inputs, batch, metadata)
+            arguments = _PACKERS[op](call, inputs, batch, out, metadata)
         except Refused:
             return False
         wrong = self._functions[op](arguments)
@@ -135,64 +135,68 @@ def _batch(
 class _Call:
     """The tensors of one call: checked, described by address, and kept until it is over."""
 
-    def __init__(self, op: str, state: Tensor, out: Tensor) -> None:
-        self._op, self._state, self._out = op, state, out
-        self._kept: list[Tensor] = []
+    __slots__ = ("kept", "op", "state")
 
-    def pool(self, dense: bool = True) -> tuple[int, ...]:
-        state = self._state
-        if dense and state.shape[0]:
-            size = 1
-            for extent, step in zip(state.shape[:0:-1], state.stride()[:0:-1], strict=True):
-                if step != size and extent != 1:
-                    raise Refused
-                size *= extent
-        return (state.data_ptr(), _type(state), state.stride(0))
+    def __init__(self, op: str, state: Tensor) -> None:
+        self.op, self.state = op, state
+        self.kept: list[Tensor] = []
+
+    def dense_pool(self) -> tuple[int, ...]:
+        state = self.state
+        steps, size = state.stride(), 1
+        for extent, step in zip(reversed(state.shape), reversed(steps[1:]), strict=False):
+            if step != size and extent != 1:
+                raise Refused
+            size *= extent
+        return (state.data_ptr(), _type(state), steps[0])
 
     def rows(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A tensor [T, n] or [T, heads, n], its last dimension dense; None: absent."""
         if tensor is None:
             return _ABSENT
-        self._check(name, tensor, shape)
-        if tensor.stride(-1) != 1:
-            tensor = tensor.contiguous()
-            self._kept.append(tensor)
+        if tensor.shape != shape or not tensor.is_cpu:
+            self._refuse(name, tensor, shape)
         steps = tensor.stride()
+        if steps[-1] != 1:
+            tensor = tensor.contiguous()
+            steps = tensor.stride()
+            self.kept.append(tensor)
         return (tensor.data_ptr(), _type(tensor), steps[0], steps[1] if len(steps) == 3 else 0)
 
     def numbers(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A tensor [T, heads] of any strides."""
-        self._check(name, tensor, shape)
+        if tensor.shape != shape or not tensor.is_cpu:
+            self._refuse(name, tensor, shape)
         return (tensor.data_ptr(), _type(tensor), *tensor.stride())
 
-    def out(self) -> tuple[int, ...]:
-        out = self._out
-        if out.stride(-1) != 1:
-            raise Refused
-        steps = out.stride()
-        return (out.data_ptr(), _type(out), steps[0], steps[1] if len(steps) == 3 else 0)
-
-    def constant(self, name: str, tensor: Tensor | None, *shapes: tuple[int, ...]) -> int:
+    def constant(
+        self, name: str, tensor: Tensor | None, shape: tuple[int, ...], other: Any = None
+    ) -> int:
         """The address of a layer's constant in float32, 0 where it has none."""
         if tensor is None:
             return 0
-        if tensor.shape not in shapes or not tensor.is_cpu:
-            wanted = " or ".join(str(list(shape)) for shape in shapes)
-            _refuse(f"{name} must be {wanted} on the cpu; it is {list(tensor.shape)}")
+        if (tensor.shape != shape and tensor.shape != other) or not tensor.is_cpu:
+            self._refuse(name, tensor, shape)
         if tensor.dtype is not torch.float32 or not tensor.is_contiguous():
             tensor = tensor.to(torch.float32).contiguous()
-            self._kept.append(tensor)
+            self.kept.append(tensor)
         return int(tensor.data_ptr())
 
-    def _check(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
-        if tensor.shape != shape or not tensor.is_cpu:
-            _refuse(
-                f"{self._op}: {name} must be {list(shape)} on the cpu for these inputs; "
-                f"it is {list(tensor.shape)} on {tensor.device}"
-            )
+    def _refuse(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> NoReturn:
+        _refuse(
+            f"{self.op}: {name} must be {list(shape)} on the cpu for these inputs; "
+            f"it is {list(tensor.shape)} on {tensor.device}"
+        )
 
 
-def _gdn(call: _Call, x: Gdn, batch: tuple[int, ...], _: StateMetadata) -> bytes:
+def _out(out: Tensor) -> tuple[int, ...]:
+    steps = out.stride()
+    if steps[-1] != 1:
+        raise Refused
+    return (out.data_ptr(), _type(out), steps[0], steps[1] if len(steps) == 3 else 0)
+
+
+def _gdn(call: _Call, x: Gdn, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
     tokens, k_heads, width = x.q.shape
     _, v_heads, width_v = x.v.shape
     if not k_heads or v_heads % k_heads:
@@ -203,13 +207,13 @@ def _gdn(call: _Call, x: Gdn, batch: tuple[int, ...], _: StateMetadata) -> bytes
     bias = (v_heads, width) if channels else (v_heads,)
     return _GDN.pack(
         *batch,
-        *call.pool(),
+        *call.dense_pool(),
         *call.rows("q", x.q, keys),
         *call.rows("k", x.k, keys),
         *call.rows("v", x.v, (*heads, width_v)),
         *gates,
         *call.numbers("beta", x.beta, heads),
-        *call.out(),
+        *_out(out),
         call.constant("a_log", x.a_log, (v_heads,)),
         0 if x.dt_bias is None or x.a_log is None else call.constant("dt_bias", x.dt_bias, bias),
         k_heads,
@@ -222,19 +226,19 @@ def _gdn(call: _Call, x: Gdn, batch: tuple[int, ...], _: StateMetadata) -> bytes
     )
 
 
-def _mamba1(call: _Call, x: Mamba1, batch: tuple[int, ...], _: StateMetadata) -> bytes:
+def _mamba1(call: _Call, x: Mamba1, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
     channels, width = x.a.shape
     tokens = x.x.shape[0]
     wide, narrow = (tokens, channels), (tokens, width)
     return _MAMBA1.pack(
         *batch,
-        *call.pool(),
+        *call.dense_pool(),
         *call.rows("x", x.x, wide),
         *call.rows("dt", x.dt, wide),
         *call.rows("b", x.b, narrow),
         *call.rows("c", x.c, narrow),
         *call.rows("z", x.z, wide),
-        *call.out(),
+        *_out(out),
         call.constant("a", x.a, (channels, width)),
         call.constant("d", x.d, (channels,)),
         call.constant("dt_bias", x.dt_bias, (channels,)),
@@ -244,7 +248,7 @@ def _mamba1(call: _Call, x: Mamba1, batch: tuple[int, ...], _: StateMetadata) ->
     )
 
 
-def _mamba2(call: _Call, x: Mamba2, batch: tuple[int, ...], _: StateMetadata) -> bytes:
+def _mamba2(call: _Call, x: Mamba2, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
     tokens, heads, width_v = x.x.shape
     _, groups, width = x.b.shape
     if not groups or heads % groups:
@@ -252,13 +256,13 @@ def _mamba2(call: _Call, x: Mamba2, batch: tuple[int, ...], _: StateMetadata) ->
     wide, shared = (tokens, heads, width_v), (tokens, groups, width)
     return _MAMBA2.pack(
         *batch,
-        *call.pool(),
+        *call.dense_pool(),
         *call.rows("x", x.x, wide),
         *call.numbers("dt", x.dt, (tokens, heads)),
         *call.rows("b", x.b, shared),
         *call.rows("c", x.c, shared),
         *call.rows("z", x.z, wide),
-        *call.out(),
+        *_out(out),
         call.constant("a", x.a, (heads,)),
         call.constant("d", x.d, (heads,), (heads, width_v)),
         call.constant("dt_bias", x.dt_bias, (heads,)),
@@ -272,16 +276,16 @@ def _mamba2(call: _Call, x: Mamba2, batch: tuple[int, ...], _: StateMetadata) ->
     )
 
 
-def _linear(call: _Call, x: Linear, batch: tuple[int, ...], _: StateMetadata) -> bytes:
+def _linear(call: _Call, x: Linear, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
     tokens, heads, width = x.q.shape
     width_v = x.v.shape[2]
     return _LINEAR.pack(
         *batch,
-        *call.pool(),
+        *call.dense_pool(),
         *call.rows("q", x.q, (tokens, heads, width)),
         *call.rows("k", x.k, (tokens, heads, width)),
         *call.rows("v", x.v, (tokens, heads, width_v)),
-        *call.out(),
+        *_out(out),
         call.constant("slope", x.slope, (heads,)),
         heads,
         width,
@@ -291,20 +295,22 @@ def _linear(call: _Call, x: Linear, batch: tuple[int, ...], _: StateMetadata) ->
 
 
 def _short_conv(
-    call: _Call, x: ShortConv, batch: tuple[int, ...], metadata: StateMetadata
+    call: _Call, x: ShortConv, batch: tuple[int, ...], out: Tensor, metadata: StateMetadata
 ) -> bytes:
-    state, shape = call._state, tuple(x.x.shape)
-    _, column_step, channel_step = state.stride()
+    state, shape = call.state, x.x.shape
+    slot_step, column_step, channel_step = state.stride()
     channels, taps = shape[1], x.weight.shape[1]
     return _CONV.pack(
         *batch,
-        *call.pool(dense=False),
+        state.data_ptr(),
+        _type(state),
+        slot_step,
         column_step,
         channel_step,
         state.shape[1],
         metadata.num_spec,
         *call.rows("x", x.x, shape),
-        *call.out(),
+        *_out(out),
         call.constant("weight", x.weight, (channels, taps)),
         call.constant("bias", x.bias, (channels,)),
         channels,
@@ -313,7 +319,7 @@ def _short_conv(
     )
 
 
-_PACKERS: dict[str, Callable[[_Call, Any, tuple[int, ...], StateMetadata], bytes]] = {
+_PACKERS: dict[str, Callable[[_Call, Any, tuple[int, ...], Tensor, StateMetadata], bytes]] = {
     "gdn": _gdn,
     "mamba1": _mamba1,
     "mamba2": _mamba2,

@@ -21,6 +21,7 @@ from attnctl.kernels.triton.launch import (
     split_width,
 )
 from attnctl.kernels.triton.prefill import prefill_kernel
+from attnctl.kernels.triton.stand_in import meta_device
 
 if TYPE_CHECKING:
     from attnctl.ops.paged import Paged
@@ -133,9 +134,14 @@ def shape_of(
 
 
 def device_of(device: torch.device) -> Device:
-    """The facts of a tensor's device; on the CPU (Triton's interpreter) those of a small GPU."""
+    """The facts of a tensor's device.
+
+    On the CPU (Triton's interpreter) those of a small GPU; without memory those of the target.
+    """
     if device.type == "cpu":
         return Device("interpreter", 4, 65536)
+    if device.type == "meta":
+        return meta_device()
     facts = torch.cuda.get_device_properties(device)
     if torch.version.hip:
         return Device(

@@ -6,20 +6,22 @@ read once and written in place once; nothing else is stored but outputs.
 
 from __future__ import annotations
 
+import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import gdn_chunks
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     softplus,
@@ -70,33 +72,37 @@ def gdn_kernel(
     CHANNEL: tl.constexpr,
     L2NORM: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     d = tl.arange(0, D_BLOCK)
     v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
     real_d = d < D
     real_v = v < DV
     tile = real_v[:, None] & real_d[None, :]
-    inside = head * DV * D + v[:, None] * D + d[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (DV * D)
+    inside = v[:, None] * D + d[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
 
     rate = 0.0
     bias = 0.0
     if A_LOG is not None:
-        rate = -tl.exp(tl.load(A_LOG + head))
+        rate = -tl.exp(tl.load(A_LOG + head).to(tl.float32))
         if BIAS is not None:
             if CHANNEL:
-                bias = tl.load(BIAS + head * D + d, mask=real_d, other=0.0)
+                bias = tl.load(BIAS + head * D + d, mask=real_d, other=0.0).to(tl.float32)
             else:
-                bias = tl.load(BIAS + head)
+                bias = tl.load(BIAS + head).to(tl.float32)
 
     q_at = Q + first * stride_qt + head // GROUP * stride_qh + d
     k_at = K + first * stride_kt + head // GROUP * stride_kh + d
@@ -131,7 +137,7 @@ def gdn_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -142,14 +148,14 @@ def gdn_kernel(
         beta_at += stride_bt
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
 
 
 def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, Hv, Dv]; state: [slots, Hv, Dv, D], in place, in one launch."""
+    """out: [T, Hv, Dv]; state: [slots, Hv, Dv, D], in place; long rows in chunks (gdn_chunks)."""
     if empty(out, metadata):
         return
     check_slots(state)
@@ -158,15 +164,22 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
+    long = gdn_chunks.worth_it(inputs, metadata)
+    if long:
+        ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
+        gdn_chunks.run(ready, state, metadata, out)
+        if metadata.speculative is None:
+            return
     rows = tile_rows(width_v, block, 8, TILE)
     parts = triton.cdiv(width_v, rows)
     gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        q, k, v, g, beta, out, state, number(inputs.a_log), number(inputs.dt_bias),
+        q, k, v, g, beta, out, state, constant(inputs.a_log), constant(inputs.dt_bias),
         *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), out.stride(0), out.stride(1),
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1],
+        ONLY_VERIFIED=long,
         num_warps=WARPS, num_stages=2,
     )  # fmt: skip

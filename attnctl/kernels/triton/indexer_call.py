@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.indexer import logits_launch, pick_launch
+from attnctl.kernels.triton.indexer import logits_launch
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import run
+from attnctl.kernels.triton.pick import pick_launches
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP, quantize_groups
@@ -33,9 +34,9 @@ class TritonIndexer:
         metadata: Metadata,
         params: Indexing,
     ) -> Tensor:
-        """[T, max_seq_len] float32."""
+        """[T, max_seq_len] float32, -inf where a query token does not see the context token."""
         shape = (query.shape[0], metadata.max_seq_len)
-        logits = torch.empty(shape, dtype=torch.float32, device=query.device)
+        logits = torch.full(shape, -torch.inf, dtype=torch.float32, device=query.device)
         if logits.numel():
             query = dense_query(query)
             run(logits_launch(query, weights, index_cache, metadata, params, logits))
@@ -53,7 +54,12 @@ class TritonIndexer:
         if out is None:
             shape = (query.shape[0], params.topk)
             out = torch.full(shape, -1, dtype=torch.int32, device=query.device)
-        logits = self.index_logits(query, weights, index_cache, metadata, params)
+        # the pick looks at visible columns only, so that the others may hold anything
+        shape = (query.shape[0], metadata.max_seq_len)
+        logits = torch.empty(shape, dtype=torch.float32, device=query.device)
         if logits.numel():
-            run(pick_launch(logits, metadata, params.topk, out))
+            query = dense_query(query)
+            run(logits_launch(query, weights, index_cache, metadata, params, logits))
+            for launch in pick_launches(logits, metadata, params.topk, out):
+                run(launch)
         return out

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnctl.kernels.triton.hopper_call import hopper_launches, takes
 from attnctl.kernels.triton.latent_launch import (
     LEAST_KEYS,
     LOG2E,
@@ -39,14 +40,21 @@ def decode_launches(
     lse: Tensor | None,
     gpu: Device | None = None,
     tiles: Tiles | None = None,
+    segments: int | None = None,
 ) -> list[Launch]:
-    """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass."""
+    """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass.
+
+    tiles, segments: of the portable kernel, where its own choice is not wanted.
+    """
     gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
+    if tiles is None and takes(query, cache, rank, gpu):
+        return hopper_launches(query, cache, None, metadata, params, out, lse, gpu)
     tokens, heads, width = query.shape
     tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
     parts = -(-heads // tiles.rows)
-    partial = partial_for(out, segments_of(gpu, tokens * parts, metadata.max_seq_len))
+    segments = segments or segments_of(gpu, tokens * parts, metadata.max_seq_len)
+    partial = partial_for(out, segments)
     latent, rope, _ = _planes(cache, rank)
     starts = metadata.query_start_loc
     arguments = (
@@ -87,14 +95,18 @@ def sparse_launches(
     lse: Tensor | None,
     gpu: Device | None = None,
     tiles: Tiles | None = None,
+    segments: int | None = None,
 ) -> list[Launch]:
-    """The launches of the sparse form."""
+    """The launches of the sparse form; slots: [T, K] int32, its last dimension dense."""
     gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
+    if tiles is None and takes(query, cache, rank, gpu):
+        return hopper_launches(query, cache, slots, metadata, params, out, lse, gpu)
     tokens, heads, width = query.shape
     tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
     parts = -(-heads // tiles.rows)
-    partial = partial_for(out, segments_of(gpu, tokens * parts, slots.shape[1]))
+    segments = segments or segments_of(gpu, tokens * parts, slots.shape[1])
+    partial = partial_for(out, segments)
     latent, rope, scales = _planes(cache, rank)
     starts = metadata.query_start_loc
     arguments = (

@@ -130,6 +130,7 @@ def reduce_launch(partial: Partial, out: Tensor, lse: Tensor | None, starts: Ten
             "L": width,
             "COLUMNS": columns,
             "SEGMENTS": partial.segments,
+            "SEGMENTS_BLOCK": power(partial.segments, 1),
             "num_warps": 4,
         },
     )

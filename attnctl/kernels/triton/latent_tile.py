@@ -28,8 +28,27 @@ def find_sequence(STARTS, token, sequences):
 
 
 @triton.jit
+def find_tile(STARTS, tile, sequences, BLOCK_M: tl.constexpr):
+    """The sequence of a query tile, where sequence b's first is starts[b] // BLOCK_M + b."""
+    low = 0
+    high = sequences
+    while low < high:
+        middle = (low + high) // 2
+        if tl.load(STARTS + middle) // BLOCK_M + middle <= tile:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@triton.jit
 def widen_fp8(value, FORMAT: tl.constexpr):
-    """float16 of bytes: FORMAT 1 is float8_e4m3fn (finite values), 2 is float8_e5m2."""
+    """float16 of bytes: FORMAT 1 is float8_e4m3fn (finite values), 2 is float8_e5m2.
+
+    FORMAT 3 is 1 by the conversion that NVIDIA's GPUs have from 8.9 on.
+    """
+    if FORMAT == 3:
+        return value.to(tl.float8e4nv, bitcast=True).to(tl.float16)
     wide = value.to(tl.uint16)
     if FORMAT == 2:
         return (wide << 8).to(tl.float16, bitcast=True)
@@ -196,14 +215,16 @@ def reduce_kernel(
     L: tl.constexpr,
     COLUMNS: tl.constexpr,
     SEGMENTS: tl.constexpr,
+    SEGMENTS_BLOCK: tl.constexpr,
 ):
     """Joins the segments of a query token and head. Grid: (T, H, parts of COLUMNS columns)."""
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     if token >= tl.load(STARTS + sequences):
         return
-    at = (token * HEADS + head) * SEGMENTS + tl.arange(0, SEGMENTS)
-    tops = tl.load(PART_LSE + at)
+    segment = tl.arange(0, SEGMENTS_BLOCK)
+    at = (token * HEADS + head) * SEGMENTS + segment
+    tops = tl.load(PART_LSE + at, mask=segment < SEGMENTS, other=float("-inf"))
     top = tl.max(tops, 0)
     shift = tl.where(top == float("-inf"), 0.0, top)
     weights = tl.exp2(tops - shift)

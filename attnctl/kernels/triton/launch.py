@@ -36,7 +36,8 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     programs a compute unit run. split_queries: batches whose longest query is no longer than this
     many tokens go to the decode kernel, whose rows follow from the batch. prefill, wide: tiles of
     the prefill kernel where K and V together are at most 256 columns wide, and where they are
-    wider. descriptors: it reads K and V by tensor descriptors where the cache allows it.
+    wider; wide_decode: tiles of the decode kernel there, None for its own. descriptors: prefill
+    reads K and V by tensor descriptors where the cache allows it.
     """
 
     min_programs: int = 128
@@ -47,6 +48,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     decode: Tiles = Tiles(16, 64, 4, 3)
     prefill: Tiles = Tiles(64, 64, 4, 2)
     wide: Tiles = Tiles(64, 32, 4, 2)
+    wide_decode: Tiles | None = None
     descriptors: bool = False
 
 
@@ -110,11 +112,12 @@ TUNED = {
 """Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
 
 
-# no card was there to time: the tiles that spill least when compiled (tools/cross_compile.py)
+# no card was there to time: the tiles that spill least (attnctl smoke --compile-for)
 RDNA = Knobs(
-    decode=Tiles(16, 32, 4, 1),
+    decode=Tiles(16, 32, 8, 1),
+    wide_decode=Tiles(16, 16, 8, 1),
     prefill=Tiles(64, 32, 8, 1),
-    wide=Tiles(32, 32, 8, 1),
+    wide=Tiles(32, 16, 8, 1),
 )
 
 
@@ -143,10 +146,12 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
     wanted = knobs.wide if wide else knobs.prefill
     rows, warps = wanted.rows, wanted.warps
     # the running sum must leave registers to the rest: at most half of 255 each
-    most = 128 if shape.item_bytes <= 2 else 32
+    # (compiled for NVIDIA, float32 rows of twice as many spill a kilobyte a thread)
+    most = 128 if shape.item_bytes <= 2 else 16
     while rows * padded(shape.value_width) > 32 * warps * most and rows > 16:
         warps, rows = (warps * 2, rows) if warps < 8 else (warps, rows // 2)
-    tile, stages = _fit(shape, device, rows, wanted.keys, wanted.stages)
+    keys = wanted.keys if shape.item_bytes <= 2 else min(wanted.keys, 32)
+    tile, stages = _fit(shape, device, rows, keys, wanted.stages)
     whole_boxes = shape.page % tile == 0 and shape.item_bytes == shape.cache_bytes == 2
     heads = min(group, rows)
     return Plan(
@@ -165,8 +170,9 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
 
 def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:
     group = shape.heads // shape.kv_heads
-    rows = max(knobs.decode.rows, min(rows, 128 if padded(shape.value_width) <= 128 else 64))
-    wanted = knobs.decode
+    wide = padded(shape.width) + padded(shape.value_width) > 256
+    wanted = (knobs.wide_decode if wide else None) or knobs.decode
+    rows = max(wanted.rows, min(rows, 128 if padded(shape.value_width) <= 128 else 64))
     warps = max(wanted.warps, 8 if rows * padded(shape.value_width) > 64 * 128 else 1)
     tile, stages = _fit(shape, device, rows, wanted.keys, wanted.stages)
     heads = min(group, rows)

@@ -9,14 +9,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import decayed
 from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     tile_rows,
@@ -61,24 +62,28 @@ def linear_kernel(
     BV: tl.constexpr,
     PARTS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     d = tl.arange(0, D_BLOCK)
     v = tl.program_id(0) % PARTS * BV + tl.arange(0, BV)
     real_d = d < D
     real_v = v < DV
     tile = real_d[:, None] & real_v[None, :]
-    inside = head * D * DV + d[:, None] * DV + v[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (D * DV)
+    inside = d[:, None] * DV + v[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    decay = change(-tl.load(SLOPE + head))
+    decay = change(-tl.load(SLOPE + head).to(tl.float32))
     q_at = Q + first * stride_qt + head * stride_qh + d
     k_at = K + first * stride_kt + head * stride_kh + d
     v_at = V + first * stride_vt + head * stride_vh + v
@@ -93,7 +98,7 @@ def linear_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -102,27 +107,36 @@ def linear_kernel(
         v_at += stride_vt
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
 
 
 def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, H, Dv]; state: [slots, H, D, Dv], in place, in one launch."""
+    """out: [T, H, Dv]; state: [slots, H, D, Dv], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
     check_slots(state)
     q, k, v = dense(inputs.q), dense(inputs.k), dense(inputs.v)
     heads, width_v = v.shape[1:]
     width = q.shape[2]
+    slope = constant(inputs.slope)
+    long = decayed.worth_it(q, metadata)
+    if long:
+        decayed.run(
+            q, k, v, -slope, state, metadata, out, state_strides=(1, width_v), scale=inputs.scale
+        )
+        if metadata.speculative is None:
+            return
     block = triton.next_power_of_2(width)
     part = tile_rows(width_v, block, 64, TILE)
     parts = triton.cdiv(width_v, part)
     linear_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        q, k, v, number(inputs.slope), out, state, *row_arguments(metadata),
+        q, k, v, slope, out, state, *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

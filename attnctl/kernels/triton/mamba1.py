@@ -5,20 +5,22 @@ A program carries BC channels' states [C, R] through one sequence's tokens, in p
 
 from __future__ import annotations
 
+import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import mamba1_scan
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -60,6 +62,7 @@ def mamba1_kernel(
     R_BLOCK: tl.constexpr,
     SOFTPLUS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (part of C, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -67,6 +70,8 @@ def mamba1_kernel(
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     r = tl.arange(0, R_BLOCK)
     real_c = c < CHANNELS
@@ -76,10 +81,10 @@ def mamba1_kernel(
     state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    a = tl.load(A + inside, mask=tile, other=0.0)
+    a = tl.load(A + inside, mask=tile, other=0.0).to(tl.float32)
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + c, mask=real_c, other=0.0)
+        bias = tl.load(BIAS + c, mask=real_c, other=0.0).to(tl.float32)
     x_at = X + first * stride_xt + c
     dt_at = DT + first * stride_dt + c
     b_at = B + first * stride_bt + r
@@ -98,7 +103,7 @@ def mamba1_kernel(
         state = state + state * change(dt[:, None] * a) + (dt * x)[:, None] * b[None, :]
         y = tl.sum(state * project[None, :], 1)
         if SKIP is not None:
-            y = y + tl.load(SKIP + c, mask=real_c, other=0.0) * x
+            y = y + tl.load(SKIP + c, mask=real_c, other=0.0).to(tl.float32) * x
         if Z is not None:
             y = y * silu(tl.load(z_at, mask=real_c, other=0.0).to(tl.float32))
             z_at += stride_zt
@@ -123,20 +128,27 @@ def mamba1_kernel(
 
 
 def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, C]; state: [slots, C, R], in place, in one launch."""
+    """out: [T, C]; state: [slots, C, R], in place; long rows in segments (mamba1_scan)."""
     if empty(out, metadata):
         return
     check_slots(state)
     x, dt, b, c = (dense(value) for value in (inputs.x, inputs.dt, inputs.b, inputs.c))
     z = None if inputs.z is None else dense(inputs.z)
+    long = mamba1_scan.worth_it(inputs, metadata)
+    if long:
+        ready = msgspec.structs.replace(inputs, x=x, dt=dt, b=b, c=c, z=z)
+        mamba1_scan.run(ready, state, metadata, out)
+        if metadata.speculative is None:
+            return
     channels, size = inputs.a.shape
     block = triton.next_power_of_2(size)
     part = tile_rows(channels, block, 32, TILE)
     mamba1_kernel[(triton.cdiv(channels, part), metadata.state_indices.shape[0])](
-        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
-        *row_arguments(metadata),
+        x, dt, b, c, z, constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias),
+        out, state, *row_arguments(metadata),
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

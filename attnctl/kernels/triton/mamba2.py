@@ -9,16 +9,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton import decayed
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
     change,
     check_slots,
     column_slot,
+    constant,
     dense,
     empty,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -71,33 +72,37 @@ def mamba2_kernel(
     SOFTPLUS: tl.constexpr,
     PER_CHANNEL: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ONLY_VERIFIED: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
-    head = tl.program_id(0) // PARTS
+    head = (tl.program_id(0) // PARTS).to(tl.int64)
     first, count, slot, source, known = read_row(STARTS, SLOTS, KNOWN, ACCEPTED, row, stride_slots)
     if (slot < 0) | (count <= 0):
         return
     keep_all = keeps_all(VERIFIED, row)
+    if ONLY_VERIFIED and (keep_all == 0):
+        return
     p = tl.program_id(0) % PARTS * BP + tl.arange(0, BP)
     r = tl.arange(0, R_BLOCK)
     real_p = p < DV
     real_r = r < R
     tile = real_p[:, None] & real_r[None, :]
-    inside = head * DV * R + p[:, None] * R + r[None, :]
-    state = tl.load(STATE + source * stride_state + inside, mask=tile & known, other=0.0).to(
+    pool = STATE + head * (DV * R)
+    inside = p[:, None] * R + r[None, :]
+    state = tl.load(pool + source * stride_state + inside, mask=tile & known, other=0.0).to(
         tl.float32
     )
-    a = tl.load(A + head)
+    a = tl.load(A + head).to(tl.float32)
     bias = 0.0
     if BIAS is not None:
-        bias = tl.load(BIAS + head)
+        bias = tl.load(BIAS + head).to(tl.float32)
     skip = 0.0
     if SKIP is not None:
         if PER_CHANNEL:
-            skip = tl.load(SKIP + head * DV + p, mask=real_p, other=0.0)
+            skip = tl.load(SKIP + head * DV + p, mask=real_p, other=0.0).to(tl.float32)
         else:
-            skip = tl.load(SKIP + head)
+            skip = tl.load(SKIP + head).to(tl.float32)
     x_at = X + first * stride_xt + head * stride_xh + p
     dt_at = DT + first * stride_dt + head * stride_dh
     b_at = B + first * stride_bt + head // GROUP * stride_bg + r
@@ -125,7 +130,7 @@ def mamba2_kernel(
         if VERIFIED is not None:
             kept = column_slot(SLOTS, row, t, stride_slots, COLUMNS)
             tl.store(
-                STATE + kept * stride_state + inside,
+                pool + kept * stride_state + inside,
                 state.to(STATE.dtype.element_ty),
                 mask=tile & (kept >= 0) & (keep_all != 0),
             )
@@ -135,14 +140,14 @@ def mamba2_kernel(
         c_at += stride_ct
         out_at += stride_ot
     tl.store(
-        STATE + slot * stride_state + inside,
+        pool + slot * stride_state + inside,
         state.to(STATE.dtype.element_ty),
         mask=tile & (keep_all == 0),
     )
 
 
 def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-    """out: [T, H, Dv]; state: [slots, H, Dv, R], in place, in one launch."""
+    """out: [T, H, Dv]; state: [slots, H, Dv, R], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
     check_slots(state)
@@ -150,16 +155,26 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
     z = None if inputs.z is None else dense(inputs.z)
     heads, width = x.shape[1:]
     groups, size = b.shape[1:]
+    rate, skip, bias = constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias)
+    long = decayed.worth_it(x, metadata)
+    if long:
+        decayed.run(
+            c, b, x, rate, state, metadata, out, state_strides=(size, 1), dt=dt, z=z, skip=skip,
+            bias=bias, dt_limit=inputs.dt_limit, softplus_dt=inputs.softplus,
+        )  # fmt: skip
+        if metadata.speculative is None:
+            return
     block = triton.next_power_of_2(size)
     rows = tile_rows(width, block, 8, TILE)
     parts = triton.cdiv(width, rows)
     mamba2_kernel[(heads * parts, metadata.state_indices.shape[0])](
-        x, dt, b, c, z, number(inputs.a), number(inputs.d), number(inputs.dt_bias), out, state,
+        x, dt, b, c, z, rate, skip, bias, out, state,
         *row_arguments(metadata),
         x.stride(0), x.stride(1), dt.stride(0), dt.stride(1), b.stride(0), b.stride(1),
         c.stride(0), c.stride(1), *((0, 0) if z is None else z.stride()[:2]),
         out.stride(0), out.stride(1), state.stride(0), *inputs.dt_limit,
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
-        COLUMNS=metadata.state_indices.shape[1], num_warps=WARPS, num_stages=2,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        num_warps=WARPS, num_stages=2,
     )  # fmt: skip

@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton.hopper_call import prefill_boxes
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
-from attnctl.kernels.triton.latent_tile import load_columns
+from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.runtime import Metadata
 
 
 @triton.jit
-def find_tile(STARTS, tile, sequences, BLOCK_M: tl.constexpr):
-    """The sequence of a query tile, where sequence b's first is starts[b] // BLOCK_M + b."""
-    low = 0
-    high = sequences
-    while low < high:
-        middle = (low + high) // 2
-        if tl.load(STARTS + middle) // BLOCK_M + middle <= tile:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+def attend_keys(
+    q,
+    q_high,
+    acc,
+    top,
+    total,
+    k,
+    k_high,
+    v,
+    seen,
+    factor,
+    D_HIGH: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """A tile of keys added to the running sum, top and total. seen: None where all rows see all."""
+    s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    if D_HIGH > 0:
+        s = tl.dot(q_high, tl.trans(k_high), acc=s, input_precision=PRECISION)
+    if seen is None:
+        # the factor is positive: it goes into the exponent with one multiplication and addition
+        new_top = tl.maximum(top, tl.max(s, 1) * factor)
+        shift = new_top
+        p = tl.exp2(s * factor - shift[:, None])
+    else:
+        s = tl.where(seen, s * factor, float("-inf"))
+        new_top = tl.maximum(top, tl.max(s, 1))
+        # a row that has seen nothing yet: -inf - -inf would be NaN
+        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+        p = tl.exp2(s - shift[:, None])
+    fade = tl.exp2(top - shift)
+    total = total * fade + tl.sum(p, 1)
+    acc = tl.dot(p.to(q.dtype), v, acc=acc * fade[:, None], input_precision=PRECISION)
+    return acc, new_top, total
 
 
 @triton.jit
@@ -57,19 +82,24 @@ def mla_prefill_kernel(
     DV: tl.constexpr,
     V_BLOCK: tl.constexpr,
     CAUSAL: tl.constexpr,
+    POSITIVE: tl.constexpr,
     INTERPRET: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Grid: (query tiles, H). The key is cut in a low and a high power of two (192 = 128 + 64)."""
-    tile = tl.program_id(0)
+    """Grid: (query tiles, H). The key is cut in a low and a high power of two (192 = 128 + 64).
+
+    Tiles that every row sees whole come first, without a mask.
+    """
+    # backwards: with a causal mask the longest start first
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
     sequence = find_tile(STARTS, tile, sequences, BLOCK_M)
     first = tl.load(STARTS + sequence)
     queries = tl.load(STARTS + sequence + 1) - first
     begin = (tile - first // BLOCK_M - sequence) * BLOCK_M
     if begin >= queries:
         return
-    key_first = tl.load(KEY_STARTS + sequence).to(tl.int64)
-    length = (tl.load(KEY_STARTS + sequence + 1) - key_first).to(tl.int32)
+    key_first = tl.load(KEY_STARTS + sequence)
+    length = tl.load(KEY_STARTS + sequence + 1) - key_first
     head = tl.program_id(1).to(tl.int64)
     index = begin + tl.arange(0, BLOCK_M)
     real = index < queries
@@ -77,8 +107,9 @@ def mla_prefill_kernel(
     position = length - queries + index
     DTYPE: tl.constexpr = tl.float32 if INTERPRET else Q.dtype.element_ty
     HIGH: tl.constexpr = D - D_LOW
+    WHOLE: tl.constexpr = D if D_HIGH == 0 else D_LOW
     rows_q = token * stride_qt + head * stride_qh
-    q = load_columns(Q, rows_q, real, D if D_HIGH == 0 else D_LOW, D_LOW, 0, DTYPE)
+    q = load_columns(Q, rows_q, real, WHOLE, D_LOW, 0, DTYPE)
     q_high = q
     if D_HIGH > 0:
         q_high = load_columns(Q + D_LOW, rows_q, real, HIGH, D_HIGH, 0, DTYPE)
@@ -86,30 +117,42 @@ def mla_prefill_kernel(
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, V_BLOCK], tl.float32)
     hi = length
+    whole = length
     if CAUSAL:
         hi = tl.minimum(length, length - queries + begin + BLOCK_M)
-    for start in range(0, hi, TILE):
+        whole = tl.maximum(length - queries + begin + 1, 0)
+    whole = whole // TILE * TILE if POSITIVE else 0
+    K += head * stride_kh
+    V += head * stride_vh
+    for start in range(0, whole, TILE):
         key = start + tl.arange(0, TILE)
-        inside = key < hi
-        rows_k = (key_first + key) * stride_ks + head * stride_kh
-        rows_v = (key_first + key) * stride_vs + head * stride_vh
-        k = load_columns(K, rows_k, inside, D if D_HIGH == 0 else D_LOW, D_LOW, 0, q.dtype)
+        inside = key >= 0
+        rows_k = (key_first + key).to(tl.int64) * stride_ks
+        rows_v = (key_first + key).to(tl.int64) * stride_vs
+        k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
         v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
-        s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        k_high = k
         if D_HIGH > 0:
             k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
-            s = tl.dot(q_high, tl.trans(k_high), acc=s, input_precision=PRECISION)
+        acc, top, total = attend_keys(
+            q, q_high, acc, top, total, k, k_high, v, None, factor, D_HIGH, PRECISION
+        )
+    for start in range(whole, hi, TILE):
+        key = start + tl.arange(0, TILE)
+        inside = key < hi
+        rows_k = (key_first + key).to(tl.int64) * stride_ks
+        rows_v = (key_first + key).to(tl.int64) * stride_vs
+        k = load_columns(K, rows_k, inside, WHOLE, D_LOW, 0, q.dtype)
+        v = load_columns(V, rows_v, inside, DV, V_BLOCK, 0, q.dtype)
+        k_high = k
+        if D_HIGH > 0:
+            k_high = load_columns(K + D_LOW, rows_k, inside, HIGH, D_HIGH, 0, q.dtype)
         seen = inside[None, :] & real[:, None]
         if CAUSAL:
             seen = seen & (key[None, :] <= position[:, None])
-        s = tl.where(seen, s * factor, float("-inf"))
-        new_top = tl.maximum(top, tl.max(s, 1))
-        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
-        p = tl.exp2(s - shift[:, None])
-        fade = tl.exp2(top - shift)
-        total = total * fade + tl.sum(p, 1)
-        top = new_top
-        acc = tl.dot(p.to(q.dtype), v, acc=acc * fade[:, None], input_precision=PRECISION)
+        acc, top, total = attend_keys(
+            q, q_high, acc, top, total, k, k_high, v, seen, factor, D_HIGH, PRECISION
+        )
     safe = tl.where(total > 0.0, total, 1.0)
     column = tl.arange(0, V_BLOCK)
     rows = token * stride_ot + head * stride_oh
@@ -165,12 +208,22 @@ def prefill_launch(
     out: Tensor,
     lse: Tensor,
     gpu: Device | None = None,
+    tiles: Tiles | None = None,
+    groups: bool | None = None,
 ) -> Launch:
-    """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H]."""
+    """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H].
+
+    groups: False keeps to the portable kernel where Hopper's would take the batch.
+    """
     gpu = gpu or latent_device(query.device)
+    if tiles is None and groups is not False and factor > 0:
+        boxes = prefill_boxes(query, keys, values, cut(query.shape[2]), gpu)
+        if boxes is not None:
+            tensors = (query, keys, values, out, lse)
+            return _hopper(boxes, tensors, key_start_loc, metadata, factor, causal)
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
-    tiles = prefill_tiles(gpu, width, width_v, item)
+    tiles = tiles or prefill_tiles(gpu, width, width_v, item)
     low, high = cut(width)
     sequences = metadata.seq_lens.shape[0]
     tensors = (query, keys, values, out, lse)
@@ -188,11 +241,36 @@ def prefill_launch(
             "DV": width_v,
             "V_BLOCK": power(width_v),
             "CAUSAL": causal,
+            "POSITIVE": factor > 0,
             "INTERPRET": query.device.type == "cpu",
             "PRECISION": precision(gpu, item),
             "num_warps": tiles.warps,
             "num_stages": tiles.stages,
         },
+    )
+
+
+def _hopper(
+    boxes: tuple[Any, ...],
+    tensors: tuple[Tensor, ...],
+    key_start_loc: Tensor,
+    metadata: Metadata,
+    factor: float,
+    causal: bool,
+) -> Launch:
+    from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
+
+    query, keys, values, out, lse = tensors
+    tokens, heads, width = query.shape
+    sequences = metadata.seq_lens.shape[0]
+    low, high = cut(width)
+    starts = (metadata.query_start_loc, key_start_loc)
+    strides = (query.stride(1), keys.stride(1), *values.stride()[:2], *out.stride()[:2])
+    return Launch(
+        prefill_hopper_kernel,
+        (tokens // 128 + sequences, heads),
+        (*boxes, values, out, lse, *starts, *strides, *lse.stride(), factor, sequences),
+        {"D_LOW": low, "D_HIGH": high, "DV": 128, "CAUSAL": causal, "num_warps": 4},
     )
 
 

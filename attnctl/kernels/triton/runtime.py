@@ -3,30 +3,70 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, views
-from attnctl.kernels.triton import Knobs, paged_attention, write_cache
+from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
+from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.knobs import changed, checked
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.tune.settings import refuse_kernel
+
+if TYPE_CHECKING:
+    from attnctl.tune.settings import Limits, Setting, Work
+
+NO_CHANGES: Mapping[str, Any] = MappingProxyType({})
 
 
 class TritonAttention(PackedCache):
     """PagedRuntime on any GPU that Triton compiles for, and in its interpreter without one."""
 
-    def __init__(self, name: str, block_multiple: int = 16, knobs: Knobs | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        block_multiple: int = 16,
+        knobs: Knobs | None = None,
+        changes: Mapping[str, Any] = NO_CHANGES,
+    ) -> None:
         self.name = name
         self.block_multiple = block_multiple
         self._knobs = knobs
+        self._changes = changes
+        self._of_device: dict[torch.device, Knobs] = {}
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """Every launch that fits the device, the default first, each once."""
+        from attnctl.tune.measure.paged_settings import paged_settings
+
+        return paged_settings(work, limits, self._knobs, self.block_multiple)
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> TritonAttention:
+        """This runtime with some knobs changed. InputError: it has no such knob or kernel."""
+        refuse_kernel(self.name, kernel)
+        changes = checked(self.name, knobs)
+        return TritonAttention(self.name, self.block_multiple, self._knobs, changes)
+
+    def _knobs_on(self, device: torch.device) -> Knobs | None:
+        if not self._changes:
+            return self._knobs
+        found = self._of_device.get(device)
+        if found is None:
+            base = self._knobs or knobs_for(device_of(device).arch)
+            found = self._of_device[device] = changed(base, self._changes)
+        return found
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """One launch; slots of -1 and rows past the slots are left alone."""
-        _check_device(self.name, cache)
+        check_device(self.name, cache)
         write_cache(
             key,
             value,
@@ -45,7 +85,7 @@ class TritonAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv]. Launches by shapes alone and waits for nothing: a CUDA graph can hold it."""
-        _check_device(self.name, query)
+        check_device(self.name, query)
         return paged_attention(
             query,
             *views(cache, query.shape[2]),
@@ -56,12 +96,15 @@ class TritonAttention(PackedCache):
             max_query_len=metadata.max_query_len,
             max_seq_len=metadata.max_seq_len,
             out=out,
-            knobs=self._knobs,
+            knobs=self._knobs_on(query.device),
         )
 
 
-def _check_device(name: str, tensor: Tensor) -> None:
-    """InputError: a tensor of the processor, and kernels that are not interpreted."""
+def check_device(name: str, tensor: Tensor, instead: str = "CPU_ATTN") -> None:
+    """InputError: a tensor of the processor, and kernels that are not interpreted.
+
+    instead: the backend that computes there.
+    """
     if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
         return
     if torch.cuda.is_available():
@@ -71,5 +114,5 @@ def _check_device(name: str, tensor: Tensor) -> None:
         )
     raise InputError(
         f"{name}: no GPU driver is active and its tensors lie on the cpu; set TRITON_INTERPRET=1 "
-        "before Python starts to try the kernels in Triton's interpreter, or use CPU_ATTN"
+        f"before Python starts to try the kernels in Triton's interpreter, or use {instead}"
     )

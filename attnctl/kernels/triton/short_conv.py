@@ -1,8 +1,9 @@
-"""The causal convolution in Triton: one launch for short rows, two for long ones.
+"""The causal convolution in Triton, in one launch.
 
-Short rows: a program computes its channels' outputs and shifts their state, each channel in one
-thread from first to last, so that reading and writing the same columns cannot race. Long rows:
-tiles of tokens in parallel, which all read the old state; then the shift.
+A program walks the tokens of its channels, each channel in one thread from first to last, so that
+every token is read once and reading and writing the same columns cannot race. Long rows are cut in
+tiles of tokens; the program of a row's first tile, which alone reads the old state, also shifts the
+last tokens in.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.state_rows import (
+    constant,
     dense,
     empty,
     interpreting,
     keeps_all,
-    number,
     read_row,
     row_arguments,
     silu,
@@ -32,8 +33,8 @@ SHORT = 8
 TOKENS = 32
 PART = 512
 WARPS = 2
-TILE_PART = 128
-TILE_WARPS = 4
+TILE_PART = 256
+TILE_WARPS = 1
 
 
 @triton.jit
@@ -60,7 +61,48 @@ def token_or_state(X, STATE, place, newest, known, real, stride_xt, stride_colum
 @triton.jit
 def tap(WEIGHT, c, back: tl.constexpr, real, WIDTH: tl.constexpr):
     """The weight of the token `back` places before, in float32."""
-    return tl.load(WEIGHT + c * WIDTH + WIDTH - 1 - back, mask=real, other=0.0)
+    at = WEIGHT + c * WIDTH + WIDTH - 1 - back
+    return tl.load(at, mask=real, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def shift_in(
+    x_at,
+    state_at,
+    VERIFIED,
+    row,
+    count,
+    newest,
+    known,
+    real,
+    stride_xt,
+    stride_column,
+    LENGTH: tl.constexpr,
+    DRAFTS: tl.constexpr,
+):
+    """Leaves a row's newest tokens in its state: up to the anchor, or with the drafts behind it."""
+    kept = LENGTH - DRAFTS
+    if VERIFIED is not None:
+        kept = tl.where(keeps_all(VERIFIED, row) != 0, kept + count - 1, kept)
+    for column in range(kept):
+        # every source lies behind its target, so going forward overwrites nothing still needed
+        place = count.to(tl.int64) + column - kept
+        value = token_or_state(x_at, state_at, place, newest, known, real, stride_xt, stride_column)
+        at = state_at + column * stride_column
+        tl.store(at, _as(value, state_at), mask=real & (column < LENGTH))
+
+
+@triton.jit
+def mix(x, h1, h2, h3, w0, w1, w2, w3, bias, WIDTH: tl.constexpr, SILU: tl.constexpr):
+    """The output of a token from it and those before it, newest first."""
+    y = bias + x * w0 + h1 * w1
+    if WIDTH > 2:
+        y += h2 * w2
+    if WIDTH > 3:
+        y += h3 * w3
+    if SILU:
+        y = silu(y)
+    return y
 
 
 @triton.jit
@@ -87,10 +129,9 @@ def short_rows_kernel(
     LENGTH: tl.constexpr,
     DRAFTS: tl.constexpr,
     SILU: tl.constexpr,
-    OUTPUTS: tl.constexpr,
     LAST: tl.constexpr,
 ):
-    """Program (part of C, row). OUTPUTS off: the shift alone, after tiles_kernel.
+    """Program (part of C, row).
 
     LAST: every row keeps only its last WIDTH - 1 tokens, and the state has no older ones.
     """
@@ -104,61 +145,50 @@ def short_rows_kernel(
     real = c < CHANNELS
     x_at = X + first * stride_xt + c
     state_at = STATE + slot * stride_state + c * stride_channel
-    if OUTPUTS:
-        bias = 0.0
-        if BIAS is not None:
-            bias = tl.load(BIAS + c, mask=real, other=0.0)
-        w0 = tap(WEIGHT, c, 0, real, WIDTH)
-        w1 = tap(WEIGHT, c, 1, real, WIDTH)
-        h1 = token_or_state(x_at, state_at, -1, newest, known, real, stride_xt, stride_column)
-        w2 = w1
+    bias = 0.0
+    if BIAS is not None:
+        bias = tl.load(BIAS + c, mask=real, other=0.0).to(tl.float32)
+    w0 = tap(WEIGHT, c, 0, real, WIDTH)
+    w1 = tap(WEIGHT, c, 1, real, WIDTH)
+    h1 = token_or_state(x_at, state_at, -1, newest, known, real, stride_xt, stride_column)
+    w2 = w1
+    h2 = h1
+    w3 = w1
+    h3 = h1
+    if WIDTH > 2:
+        w2 = tap(WEIGHT, c, 2, real, WIDTH)
+        h2 = token_or_state(x_at, state_at, -2, newest, known, real, stride_xt, stride_column)
+    if WIDTH > 3:
+        w3 = tap(WEIGHT, c, 3, real, WIDTH)
+        h3 = token_or_state(x_at, state_at, -3, newest, known, real, stride_xt, stride_column)
+    out_at = OUT + first * stride_ot + c
+    for t in range(count):
+        x = tl.load(x_at + t * stride_xt, mask=real, other=0.0).to(tl.float32)
+        y = mix(x, h1, h2, h3, w0, w1, w2, w3, bias, WIDTH, SILU)
+        tl.store(out_at + t * stride_ot, y.to(OUT.dtype.element_ty), mask=real)
+        h3 = h2
         h2 = h1
-        w3 = w1
-        h3 = h1
+        h1 = x
+    if LAST:
+        # the last tokens are in registers and are the whole new state
+        tl.store(state_at + (LENGTH - 1 - DRAFTS) * stride_column, _as(h1, STATE), mask=real)
         if WIDTH > 2:
-            w2 = tap(WEIGHT, c, 2, real, WIDTH)
-            h2 = token_or_state(x_at, state_at, -2, newest, known, real, stride_xt, stride_column)
+            at = state_at + (LENGTH - 2 - DRAFTS) * stride_column
+            tl.store(at, _as(h2, STATE), mask=real)
         if WIDTH > 3:
-            w3 = tap(WEIGHT, c, 3, real, WIDTH)
-            h3 = token_or_state(x_at, state_at, -3, newest, known, real, stride_xt, stride_column)
-        out_at = OUT + first * stride_ot + c
-        for t in range(count):
-            x = tl.load(x_at + t * stride_xt, mask=real, other=0.0).to(tl.float32)
-            y = bias + x * w0 + h1 * w1
-            if WIDTH > 2:
-                y += h2 * w2
-            if WIDTH > 3:
-                y += h3 * w3
-            if SILU:
-                y = silu(y)
-            tl.store(out_at + t * stride_ot, y.to(OUT.dtype.element_ty), mask=real)
-            h3 = h2
-            h2 = h1
-            h1 = x
-        if LAST:
-            # the last tokens are in registers and are the whole new state
-            tl.store(state_at + (LENGTH - 1 - DRAFTS) * stride_column, _as(h1, STATE), mask=real)
-            if WIDTH > 2:
-                at = state_at + (LENGTH - 2 - DRAFTS) * stride_column
-                tl.store(at, _as(h2, STATE), mask=real)
-            if WIDTH > 3:
-                at = state_at + (LENGTH - 3 - DRAFTS) * stride_column
-                tl.store(at, _as(h3, STATE), mask=real)
-            return
-    kept = LENGTH - DRAFTS
-    if VERIFIED is not None:
-        kept = tl.where(keeps_all(VERIFIED, row) != 0, kept + count - 1, kept)
-    for column in range(kept):
-        # every source lies behind its target, so going forward overwrites nothing still needed
-        place = count + column - kept
-        value = token_or_state(x_at, state_at, place, newest, known, real, stride_xt, stride_column)
-        at = state_at + column * stride_column
-        tl.store(at, _as(value, STATE), mask=real & (column < LENGTH))
+            at = state_at + (LENGTH - 3 - DRAFTS) * stride_column
+            tl.store(at, _as(h3, STATE), mask=real)
+        return
+    shift_in(
+        x_at, state_at, VERIFIED, row, count, newest, known, real, stride_xt, stride_column,
+        LENGTH, DRAFTS,
+    )  # fmt: skip
 
 
 @triton.jit
 def _as(value, POINTER):
-    return value.to(POINTER.dtype.element_ty)
+    """The value in the type that the pointer (or tensor of pointers) points at."""
+    return value.to(POINTER.dtype.scalar.element_ty)
 
 
 @triton.jit
@@ -187,31 +217,72 @@ def tiles_kernel(
     DRAFTS: tl.constexpr,
     SILU: tl.constexpr,
 ):
-    """Program (part of C, row, tile of the row's tokens): outputs only, states are read."""
+    """Program (part of C, row, tile of the row's tokens)."""
     row = tl.program_id(1)
     first, count, slot, _, known = read_row(STARTS, SLOTS, KNOWN, None, row, stride_slots)
-    begin = tl.program_id(2) * BT
+    begin = tl.program_id(2).to(tl.int64) * BT
     if (slot < 0) | (begin >= count):
         return
     newest = newest_column(ACCEPTED, row, LENGTH, DRAFTS)
     c = (tl.program_id(0) * BC + tl.arange(0, BC)).to(tl.int64)
-    t = (begin + tl.arange(0, BT)).to(tl.int64)
-    real_c = c < CHANNELS
-    real = (t < count)[:, None] & real_c[None, :]
-    x_at = X + first * stride_xt + c[None, :]
-    state_at = STATE + slot * stride_state + c[None, :] * stride_channel
-    y = tl.zeros([BT, BC], tl.float32)
-    for back in tl.static_range(WIDTH):
-        value = token_or_state(
-            x_at, state_at, (t - back)[:, None], newest, known, real, stride_xt, stride_column
-        )
-        y += value * tap(WEIGHT, c, back, real_c, WIDTH)[None, :]
+    real = c < CHANNELS
+    x_at = X + first * stride_xt + c
+    out_at = OUT + first * stride_ot + c
+    state_at = STATE + slot * stride_state + c * stride_channel
+    bias = 0.0
     if BIAS is not None:
-        y += tl.load(BIAS + c, mask=real_c, other=0.0)[None, :]
-    if SILU:
-        y = silu(y)
-    at = OUT + first * stride_ot + t[:, None] * stride_ot + c[None, :]
-    tl.store(at, y.to(OUT.dtype.element_ty), mask=real)
+        bias = tl.load(BIAS + c, mask=real, other=0.0).to(tl.float32)
+    w0 = tap(WEIGHT, c, 0, real, WIDTH)
+    w1 = tap(WEIGHT, c, 1, real, WIDTH)
+    h1 = token_or_state(x_at, state_at, begin - 1, newest, known, real, stride_xt, stride_column)
+    w2 = w1
+    h2 = h1
+    w3 = w1
+    h3 = h1
+    if WIDTH > 2:
+        w2 = tap(WEIGHT, c, 2, real, WIDTH)
+        h2 = token_or_state(
+            x_at, state_at, begin - 2, newest, known, real, stride_xt, stride_column
+        )
+    if WIDTH > 3:
+        w3 = tap(WEIGHT, c, 3, real, WIDTH)
+        h3 = token_or_state(
+            x_at, state_at, begin - 3, newest, known, real, stride_xt, stride_column
+        )
+    x_at += begin * stride_xt
+    out_at += begin * stride_ot
+    for t in range(0, BT, 4):
+        # four tokens are under way at once: a load may not pass the store before it
+        left = count - begin - t
+        x0 = _token(x_at, 0, left, real, stride_xt)
+        x1 = _token(x_at, 1, left, real, stride_xt)
+        x2 = _token(x_at, 2, left, real, stride_xt)
+        x3 = _token(x_at, 3, left, real, stride_xt)
+        y0 = mix(x0, h1, h2, h3, w0, w1, w2, w3, bias, WIDTH, SILU)
+        y1 = mix(x1, x0, h1, h2, w0, w1, w2, w3, bias, WIDTH, SILU)
+        y2 = mix(x2, x1, x0, h1, w0, w1, w2, w3, bias, WIDTH, SILU)
+        y3 = mix(x3, x2, x1, x0, w0, w1, w2, w3, bias, WIDTH, SILU)
+        tl.store(out_at, _as(y0, OUT), mask=real & (left > 0))
+        tl.store(out_at + stride_ot, _as(y1, OUT), mask=real & (left > 1))
+        tl.store(out_at + 2 * stride_ot, _as(y2, OUT), mask=real & (left > 2))
+        tl.store(out_at + 3 * stride_ot, _as(y3, OUT), mask=real & (left > 3))
+        x_at += 4 * stride_xt
+        out_at += 4 * stride_ot
+        h1 = x3
+        h2 = x2
+        h3 = x1
+    if begin == 0:
+        x_at = X + first * stride_xt + c
+        shift_in(
+            x_at, state_at, VERIFIED, row, count, newest, known, real, stride_xt, stride_column,
+            LENGTH, DRAFTS,
+        )  # fmt: skip
+
+
+@triton.jit
+def _token(x_at, place: tl.constexpr, left, real, stride_xt):
+    """Token `place` of those from x_at on, in float32; zero past the last."""
+    return tl.load(x_at + place * stride_xt, mask=real & (place < left), other=0.0).to(tl.float32)
 
 
 def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
@@ -223,7 +294,7 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
     rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
     part = min(triton.next_power_of_2(channels), 1024 if interpreting() else PART)
     arguments = (
-        x, number(inputs.weight), number(inputs.bias), out, state, *row_arguments(metadata),
+        x, constant(inputs.weight), constant(inputs.bias), out, state, *row_arguments(metadata),
         x.stride(0), out.stride(0), *state.stride(),
     )  # fmt: skip
     constants: dict[str, Any] = {
@@ -234,13 +305,11 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
         "SILU": inputs.activation == "silu",
         "num_stages": 1,
     }
-    short = longest <= SHORT
-    if not short:
+    if longest > SHORT:
         tile = part if interpreting() else min(part, TILE_PART)
         tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, TOKENS)
         tiles_kernel[tiles](*arguments, BC=tile, BT=TOKENS, num_warps=TILE_WARPS, **constants)
+        return
     grid = triton.cdiv(channels, part), rows
     last = metadata.speculative is None and state.shape[1] - metadata.num_spec == width - 1
-    short_rows_kernel[grid](
-        *arguments, BC=part, OUTPUTS=short, LAST=last and short, num_warps=WARPS, **constants
-    )
+    short_rows_kernel[grid](*arguments, BC=part, LAST=last, num_warps=WARPS, **constants)

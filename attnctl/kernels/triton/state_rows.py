@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -34,6 +33,28 @@ def keeps_all(VERIFIED, row):
     if VERIFIED is not None:
         kept = tl.load(VERIFIED + row).to(tl.int32)
     return kept
+
+
+@triton.jit
+def chunk_slot(first, row, CHUNK: tl.constexpr):
+    """Where the row's first chunk lies among all chunks: tokens // CHUNK + rows are enough."""
+    return first // CHUNK + row
+
+
+@triton.jit
+def chunk_of_row(STARTS, SLOTS, VERIFIED, stride_slots, CHUNK: tl.constexpr):
+    """First token, number of tokens and place of chunk program_id(1) of row program_id(2).
+
+    No tokens where the row ends before it, is padding or is under verification.
+    """
+    row = tl.program_id(2)
+    begin = tl.program_id(1) * CHUNK
+    first = tl.load(STARTS + row)
+    count = tl.load(STARTS + row + 1) - first - begin
+    skipped = tl.load(SLOTS + row.to(tl.int64) * stride_slots) < 0
+    count = tl.where(skipped | (keeps_all(VERIFIED, row) != 0), 0, tl.minimum(count, CHUNK))
+    at = chunk_slot(first, row, CHUNK) + tl.program_id(1)
+    return (first + begin).to(tl.int64), count, at.to(tl.int64)
 
 
 @triton.jit
@@ -133,6 +154,6 @@ def empty(out: Tensor, metadata: StateMetadata) -> bool:
     return out.numel() == 0 or metadata.state_indices.shape[0] == 0 or metadata.max_query_len == 0
 
 
-def number(value: Tensor | None) -> Any:
-    """A constant of the layer, dense and in float32."""
-    return None if value is None else value.to(torch.float32).contiguous()
+def constant(value: Tensor | None) -> Any:
+    """A constant of the layer, dense; kernels convert it, so that no other launch does."""
+    return None if value is None else value.contiguous()

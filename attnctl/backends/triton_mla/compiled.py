@@ -1,0 +1,18 @@
+"""What is compiled for GPUs that are not here: CASES meets every kernel once, MORE its variants."""
+
+_DECODE = "queries=1+1,contexts=2048+2048"
+_PREFILL = "form=uncompressed,queries=512,contexts=1024"
+
+CASES = (
+    f"mla({_DECODE},heads=16)",
+    f"mla({_PREFILL},heads=16)",
+    "merge_states(tokens=64)",
+)
+MORE = (
+    f"mla({_DECODE},heads=128)",
+    f"mla({_DECODE},heads=16,kv_cache_dtype=fp8_e4m3)",
+    # MiniCPM3
+    f"mla({_DECODE},heads=40,lora=256,rope=32,nope=64,v=64)",
+    f"mla({_PREFILL},heads=40,lora=256,rope=32,nope=64,v=64)",
+    "merge_states(tokens=64,v=512)",
+)

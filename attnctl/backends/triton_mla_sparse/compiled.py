@@ -1,0 +1,11 @@
+"""What is compiled for GPUs that are not here: CASES meets every kernel once, MORE its variants."""
+
+_BATCH = "queries=1+1,contexts=4096+4096,topk=2048"
+
+CASES = (f"mla_sparse({_BATCH})", f"indexer({_BATCH})")
+MORE = (
+    f"mla_sparse({_BATCH},heads=128)",
+    f"mla_sparse({_BATCH},kv_cache_dtype=fp8_ds_mla)",
+    f"mla_sparse({_BATCH},heads=128,kv_cache_dtype=fp8_ds_mla)",
+    f"indexer({_BATCH},query_dtype=fp8_e4m3)",
+)

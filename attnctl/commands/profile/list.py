@@ -1,0 +1,38 @@
+"""Every profile that is known here, your own before the bundled ones, and which fit this device."""
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\b
+Examples:
+  attnctl profile list
+  attnctl profile list --machine h200 --json
+
+\b
+Exit codes: 0 listed."""
+
+
+def command(
+    ctx: typer.Context,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine.")
+    ] = None,
+    device: Annotated[
+        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    from os import environ
+
+    from attnctl.profile.find import target
+    from attnctl.profile.listing import listing
+    from attnctl.registry import load
+
+    found = listing(target(machine, device, load()), environ)
+    if json:
+        ctx.obj.output.json(found)
+    else:
+        from attnctl.render.profile import listing_view
+
+        ctx.obj.output.view(listing_view(found))

@@ -1,0 +1,78 @@
+"""What a profile holds: per layer shape the pick at each point, its knobs, time and rivals.
+
+Without a FILE: what all profiles together say for this device, by the order in which they are
+searched: --profile of select, ATTNCTL_PROFILE, your own, the bundled ones.
+"""
+
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """\b
+Examples:
+  attnctl profile show
+  attnctl profile show mine.json
+  attnctl profile show --origin
+  attnctl profile show --machine h200 --json
+
+\b
+Exit codes: 0 shown; 1 no profile fits this device; 2 one that does not read."""
+
+
+def command(
+    ctx: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A profile, or the name of one.")
+    ] = None,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Only which profile serves each layer shape.")
+    ] = False,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine.")
+    ] = None,
+    device: Annotated[
+        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    if file is not None and (origin or machine):
+        raise typer.BadParameter("--origin and --machine ask about all profiles: leave out FILE")
+    output = ctx.obj.output
+    if file is None:
+        raise typer.Exit(_show_all(ctx, origin, machine, device, json))
+    from os import environ
+
+    from attnctl.profile.canonical import canonical, encode
+    from attnctl.profile.find import open_profile
+
+    found = open_profile(file, environ)
+    if json:
+        output.text(encode(found.profile).decode())
+    else:
+        from attnctl.render.profile import profile_view
+
+        whole = canonical(found.profile)
+        output.view(profile_view(found.path, whole, found.profile.bad_entries))
+
+
+def _show_all(
+    ctx: typer.Context, origin: bool, machine: str | None, device: int, json: bool
+) -> int:
+    from os import environ
+
+    from attnctl.exits import Exit
+    from attnctl.profile.find import target
+    from attnctl.profile.listing import layers
+    from attnctl.profile.shelf import Shelf
+    from attnctl.registry import load
+
+    registry = load()
+    where = target(machine, device, registry)
+    fit = Shelf(None, environ).fit(where.machine, where.gpu, registry)
+    if json:
+        ctx.obj.output.json(layers(fit, timings=not origin))
+    else:
+        from attnctl.render.profile import layers_view
+
+        ctx.obj.output.view(layers_view(fit, where.machine.name, only_origin=origin))
+    return Exit.NO if fit.profile is None else Exit.OK

@@ -1,0 +1,52 @@
+"""What one launch compiled to, and whether a device would run it as its author meant."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+MOST_SPILLS_BYTES = 512
+"""Bytes of registers that a thread may spill, unless the user says otherwise."""
+
+_FP8_PRODUCT = re.compile(r"e4m3|e5m2|f8f6f4|fp8|bf8")
+
+
+class Launched(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch of a case, compiled.
+
+    variant: its constants, so that two launches of one kernel are told apart. spills_bytes: what a
+    thread stores to memory for want of registers. products: operand types of the products that the
+    kernel asks for ("bf16", "f8E4M3FN"; exact float32 products, which no matrix unit offers
+    everywhere, are left out). matrix: the matrix instructions found, without duplicates.
+    """
+
+    kernel: str
+    variant: str
+    shared_bytes: int
+    shared_limit_bytes: int
+    registers: int
+    spills_bytes: int
+    products: tuple[str, ...] = ()
+    matrix: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def faults(self, most_spills_bytes: int = MOST_SPILLS_BYTES) -> tuple[str, ...]:
+        """Why this would not load, would crawl or would compute otherwise; empty: it is well."""
+        found = []
+        if self.shared_bytes > self.shared_limit_bytes:
+            have = self.shared_limit_bytes
+            found.append(f"needs {self.shared_bytes} bytes of shared memory, a block has {have}")
+        if self.spills_bytes > most_spills_bytes:
+            found.append(f"spills {self.spills_bytes} bytes, at most {most_spills_bytes} may be")
+        if self.products and not self.matrix:
+            found.append(f"multiplies {', '.join(self.products)} without the matrix unit")
+        elif any(product.startswith("f8") for product in self.products) and not self.has_fp8:
+            used = ", ".join(self.matrix)
+            found.append(f"its FP8 products are silently up-cast: it uses {used}")
+        return tuple(found)
+
+    @property
+    def has_fp8(self) -> bool:
+        """Whether some matrix instruction multiplies FP8 numbers."""
+        return any(_FP8_PRODUCT.search(name) for name in self.matrix)

@@ -1,0 +1,147 @@
+"""Whether a batch that lies on the processor contradicts itself, before kernels read by it.
+
+Sentences begin with the name of the backend that asks.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from attnctl.exits import InputError
+from attnctl.runtime import Metadata
+
+FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+INTEGERS = frozenset({torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
+
+
+class CheckedMetadata(Metadata, frozen=True, kw_only=True):
+    """A batch whose tensors have been read once, and what a call compares with its cache.
+
+    rows: end of the last sequence in the query. longest: context of the longest sequence that has
+    queries. first_block, last_block: least and greatest page of the table, 0 and -1 without any.
+    last_slot: the greatest slot, -1 without any.
+    """
+
+    rows: int
+    longest: int
+    first_block: int
+    last_block: int
+    last_slot: int
+
+
+def refuse(name: str, what: str) -> NoReturn:
+    raise InputError(f"{name}: {what}")
+
+
+def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
+    """The batch in the kernels' integer types. InputError: its tensors contradict each other."""
+    for field, dimensions in (
+        ("query_start_loc", 1),
+        ("seq_lens", 1),
+        ("block_table", 2),
+        ("slot_mapping", 1),
+    ):
+        _check_integers(name, field, getattr(metadata, field), dimensions)
+    starts, lens = metadata.query_start_loc.tolist(), metadata.seq_lens.tolist()
+    if len(starts) != len(lens) + 1:
+        refuse(
+            name,
+            f"query_start_loc has {len(starts)} entries for {len(lens)} seq_lens; "
+            f"it needs {len(lens) + 1}",
+        )
+    table, slots = metadata.block_table, metadata.slot_mapping
+    if table.shape[0] != len(lens):
+        refuse(
+            name,
+            f"block_table has {table.shape[0]} rows for {len(lens)} seq_lens; it needs one each",
+        )
+    longest = _check_lengths(name, starts, lens, metadata)
+    first, last = (int(x) for x in table.aminmax()) if table.numel() else (0, -1)
+    return CheckedMetadata(
+        query_start_loc=metadata.query_start_loc.to(torch.int32).contiguous(),
+        seq_lens=metadata.seq_lens.to(torch.int32).contiguous(),
+        block_table=table.to(torch.int32).contiguous(),
+        slot_mapping=slots.to(torch.int64).contiguous(),
+        max_query_len=metadata.max_query_len,
+        max_seq_len=metadata.max_seq_len,
+        rows=starts[-1],
+        longest=longest,
+        first_block=first,
+        last_block=last,
+        last_slot=int(slots.max()) if slots.numel() else -1,
+    )
+
+
+def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> None:
+    if not isinstance(tensor, Tensor) or tensor.dtype not in INTEGERS:
+        refuse(
+            name,
+            f"{field} must be a tensor of integers; it is {getattr(tensor, 'dtype', type(tensor))}",
+        )
+    if tensor.dim() != dimensions or not tensor.is_cpu:
+        refuse(
+            name,
+            f"{field} must have {dimensions} dimension{'s'[: dimensions - 1]} and lie on the cpu; "
+            f"it is {list(tensor.shape)} on {tensor.device}",
+        )
+
+
+def _check_lengths(name: str, starts: list[int], lens: list[int], metadata: Metadata) -> int:
+    """The longest context that is read."""
+    if starts[0] < 0:
+        refuse(name, f"query_start_loc must not start below 0; it starts at {starts[0]}")
+    longest = most = 0
+    for b, length in enumerate(lens):
+        queries = starts[b + 1] - starts[b]
+        if queries < 0:
+            refuse(
+                name,
+                f"query_start_loc must not decrease; entry {b + 1} is {starts[b + 1]} "
+                f"after {starts[b]}",
+            )
+        if length < queries or length < 0:
+            refuse(
+                name,
+                f"seq_lens counts the batch's own tokens too; sequence {b} has {queries} query "
+                f"tokens and seq_lens[{b}] is {length}, which must be {queries} or more",
+            )
+        if queries:
+            longest, most = max(longest, length), max(most, queries)
+    if metadata.max_seq_len < longest:
+        refuse(
+            name,
+            f"max_seq_len must be {longest} or more, the longest context; {metadata.max_seq_len=}",
+        )
+    if metadata.max_query_len < most:
+        refuse(
+            name,
+            f"max_query_len must be {most} or more, the most queries; {metadata.max_query_len=}",
+        )
+    return longest
+
+
+def check_pages(name: str, metadata: CheckedMetadata, blocks: int, page: int) -> None:
+    """InputError: the block table is too narrow for its contexts, or names no block of the cache.
+
+    Entries beyond a sequence's context are not read and may hold anything.
+    """
+    table = metadata.block_table
+    if metadata.longest > table.shape[1] * page:
+        refuse(
+            name,
+            f"block_table has {table.shape[1]} pages of {page} a sequence; a context of "
+            f"{metadata.longest} tokens needs {-(-metadata.longest // page)}",
+        )
+    if metadata.first_block >= 0 and metadata.last_block < blocks:
+        return
+    queries = metadata.query_start_loc.diff()
+    read = torch.where(queries > 0, metadata.seq_lens, 0)[:, None]
+    read = torch.arange(table.shape[1])[None, :] * page < read
+    wrong = table[read & ((table < 0) | (table >= blocks))]
+    if wrong.numel():
+        refuse(
+            name, f"block_table names block {int(wrong[0])}; the cache has blocks 0 to {blocks - 1}"
+        )

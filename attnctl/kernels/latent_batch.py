@@ -1,0 +1,62 @@
+"""What every backend of latent attention takes for granted of a batch, said before kernels run.
+
+Shapes, dtypes and devices are checked everywhere; what the tensors hold only where they lie on the
+processor, since reading them would wait for any other device.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from attnctl.kernels import batch_checks
+from attnctl.kernels.batch_checks import INTEGERS, CheckedMetadata, refuse
+from attnctl.latent_runtime import packed_batch
+from attnctl.runtime import Metadata
+
+DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
+
+
+def check_batch(name: str, metadata: Metadata) -> Metadata:
+    """The batch in the kernels' integer types; CheckedMetadata where it lies on the processor.
+
+    InputError: its tensors contradict each other.
+    """
+    tensors = {field: getattr(metadata, field) for field in DIMENSIONS}
+    devices = {getattr(tensor, "device", None) for tensor in tensors.values()}
+    if len(devices) > 1:
+        said = ", ".join(f"{field} on {x.device}" for field, x in tensors.items())
+        refuse(name, f"a batch's tensors must lie on one device; it has {said}")
+    if metadata.seq_lens.is_cpu:
+        return batch_checks.check_batch(name, metadata)
+    for field, dimensions in DIMENSIONS.items():
+        tensor = tensors[field]
+        if tensor.dtype not in INTEGERS or tensor.dim() != dimensions:
+            refuse(
+                name,
+                f"{field} must be a tensor of integers of {dimensions} "
+                f"dimension{'s'[: dimensions - 1]}; it is {list(tensor.shape)} {tensor.dtype}",
+            )
+    sequences = metadata.seq_lens.shape[0]
+    bounds = {"max_query_len": metadata.max_query_len, "max_seq_len": metadata.max_seq_len}
+    if metadata.query_start_loc.shape[0] != sequences + 1:
+        refuse(
+            name,
+            f"query_start_loc has {metadata.query_start_loc.shape[0]} entries for {sequences} "
+            f"seq_lens; it needs {sequences + 1}",
+        )
+    if metadata.block_table.shape[0] != sequences:
+        refuse(
+            name,
+            f"block_table has {metadata.block_table.shape[0]} rows for {sequences} seq_lens; it "
+            "needs one each",
+        )
+    return packed_batch(**tensors, **bounds)
+
+
+def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:
+    """InputError: a block table that is too narrow for its contexts, or names no block.
+
+    Only where it lies on the processor; there it is looked through whenever this is called.
+    """
+    if isinstance(metadata, CheckedMetadata):
+        batch_checks.check_pages(name, metadata, cache.shape[0], cache.shape[1])

@@ -1,0 +1,185 @@
+"""What every backend of latent attention takes for granted of a call, said before kernels run."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.ops.mla import Latent
+from attnctl.ops.packed_rows import row_bytes
+from attnctl.runtime import Metadata
+
+STORED = FLOATS | {torch.float8_e4m3fn, torch.float8_e5m2}
+
+
+def check_sizes(
+    name: str, num_blocks: int, block_size: int, rank: int, rope: int, multiple: int
+) -> None:
+    """InputError: a size of cache_shape that is none, or a block size that kernels do not take."""
+    sizes = {"num_blocks": num_blocks, "kv_lora_rank": rank, "qk_rope_head_dim": rope}
+    for what, size in {**sizes, "block_size": block_size}.items():
+        # a block size of 0 or less has its own sentence, and a model without rope has 0 columns
+        least = {"qk_rope_head_dim": 0, "block_size": size}.get(what, 1)
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < least:
+            refuse(name, f"{what} must be an integer of {least} or more; it is {size!r}")
+    if block_size < 1 or block_size % multiple:
+        refuse(
+            name,
+            f"block_size must be a multiple of {multiple}; it is {block_size}. "
+            f"Try {max(multiple, -(-block_size // multiple) * multiple)}",
+        )
+
+
+def check_cache(
+    name: str, cache: Tensor, width: int, params: Latent, multiple: int, packed: bool
+) -> None:
+    """InputError: no cache [N, P, C] for rows of L + R = `width` columns, or one of another layout.
+
+    packed: whether the backend reads torch.uint8 rows of fp8_ds_mla.
+    """
+    rank = params.kv_lora_rank
+    if not isinstance(rank, Integral) or not 0 < rank <= width:
+        refuse(name, f"kv_lora_rank must be a part of the row's {width} columns; it is {rank!r}")
+    if not isinstance(params.kv_scale, Real):
+        refuse(name, f"kv_scale must be one number; it is {type(params.kv_scale).__name__}")
+    stored = STORED | {torch.uint8} if packed else STORED
+    if cache.dim() != 3 or cache.stride(2) != 1 or cache.dtype not in stored:
+        says = f"it is {list(cache.shape)} of {cache.dtype}"
+        if not packed and cache.dtype is torch.uint8:
+            says += ", whose packed rows sparse backends read"
+        refuse(name, f"the cache must be [N, P, C], its last dimension dense; {says}")
+    bytes_ = cache.dtype is torch.uint8
+    wanted = row_bytes(rank, width - rank) if bytes_ else width
+    if cache.shape[2] != wanted:
+        refuse(
+            name,
+            f"cache {tuple(cache.shape)} and rows of {width} columns do not fit with "
+            f"kv_lora_rank {rank}: want [T, H, L + R] and [N, P, {wanted}]",
+        )
+    if cache.shape[1] < 1 or cache.shape[1] % multiple:
+        refuse(
+            name,
+            f"the cache's blocks must hold a multiple of {multiple} tokens; they hold "
+            f"{cache.shape[1]}. Pass the cache as cache_shape gives it: (N, P, C)",
+        )
+
+
+def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata) -> None:
+    """InputError: the rows and slots of a write do not fit together, or not the cache."""
+    if latent.dim() != 2 or rope.dim() != 2 or latent.shape[0] != rope.shape[0]:
+        refuse(
+            name,
+            "latent must be [T, L] and rope [T, R]; "
+            f"they are {list(latent.shape)} and {list(rope.shape)}",
+        )
+    if latent.dtype not in FLOATS or rope.dtype is not latent.dtype:
+        refuse(
+            name,
+            "latent and rope must be both float32, float16 or bfloat16; "
+            f"they are {latent.dtype} and {rope.dtype}",
+        )
+    slots = metadata.slot_mapping
+    _same_device(name, cache, latent=latent, rope=rope, slot_mapping=slots)
+    if slots.shape[0] > latent.shape[0]:
+        refuse(
+            name,
+            f"slot_mapping has {slots.shape[0]} entries for {latent.shape[0]} rows; it may not "
+            "have more than rows",
+        )
+    total = cache.shape[0] * cache.shape[1]
+    if isinstance(metadata, CheckedMetadata) and metadata.last_slot >= total:
+        refuse(
+            name,
+            f"slot {metadata.last_slot} of slot_mapping lies outside the cache; "
+            f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
+        )
+
+
+def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> None:
+    """InputError: no query [T, H, D], one of another device, or one shorter than its batch."""
+    if query.dim() != 3 or query.dtype not in FLOATS:
+        refuse(
+            name,
+            "query must be [T, H, D] of float32, float16 or bfloat16; "
+            f"it is {list(query.shape)} {query.dtype}",
+        )
+    _same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
+    starts = metadata.query_start_loc
+    rows = int(starts[-1]) if starts.is_cpu and starts.numel() else 0
+    if rows > query.shape[0]:
+        refuse(
+            name,
+            f"query has {query.shape[0]} rows; query_start_loc ends at {rows} and needs as many",
+        )
+
+
+def check_out(name: str, query: Tensor, width: int, out: Tensor | None, lse: Tensor | None) -> None:
+    """InputError: tensors given for the result, [T, H, width] and [T, H], do not fit the query."""
+    wanted = (query.shape[0], query.shape[1], width)
+    for what, tensor, shape, dtype in (
+        ("out", out, wanted, query.dtype),
+        ("lse", lse, wanted[:2], torch.float32),
+    ):
+        if tensor is None:
+            continue
+        if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != query.device:
+            refuse(
+                name,
+                f"{what} must be {list(shape)} {dtype} on {query.device}; "
+                f"it is {list(tensor.shape)} {tensor.dtype} on {tensor.device}",
+            )
+    if out is not None and out.stride(2) != 1:
+        refuse(name, f"out's last dimension must be dense; its stride is {out.stride(2)}")
+
+
+def check_weights(
+    name: str, query: Tensor, w_uk: Tensor, w_uv: Tensor, width: int, params: Latent, chunk: int
+) -> None:
+    """InputError: weights that do not uncompress the cache's rows, of `width` columns."""
+    heads, rank = query.shape[1], params.kv_lora_rank
+    nope = query.shape[2] - (width - rank)
+    if w_uk.shape != (heads, nope, rank) or w_uv.dim() != 3 or w_uv.shape[::2] != (heads, rank):
+        refuse(
+            name,
+            f"w_uk must be [{heads}, {nope}, {rank}] and w_uv [{heads}, Dv, {rank}] for queries of "
+            f"{query.shape[2]} columns; they are {list(w_uk.shape)} and {list(w_uv.shape)}",
+        )
+    if w_uk.dtype not in FLOATS or w_uv.dtype is not w_uk.dtype:
+        refuse(
+            name,
+            "w_uk and w_uv must be both float32, float16 or bfloat16; "
+            f"they are {w_uk.dtype} and {w_uv.dtype}",
+        )
+    _same_device(name, query, w_uk=w_uk, w_uv=w_uv)
+    if not isinstance(chunk, Integral) or chunk < 0:
+        refuse(name, f"chunk must be 0, or the context tokens taken at a time; it is {chunk!r}")
+
+
+def check_named(name: str, slots: Tensor, query: Tensor) -> None:
+    """InputError: no list of slots [T, K] int32 for a query's T tokens."""
+    if slots.dim() != 2 or slots.dtype is not torch.int32 or slots.shape[0] != query.shape[0]:
+        refuse(
+            name,
+            f"slots must be [{query.shape[0]}, K] int32, a row for each query token; "
+            f"they are {list(slots.shape)} {slots.dtype}",
+        )
+    _same_device(name, query, slots=slots)
+
+
+def _same_device(name: str, first: Tensor, **others: Tensor) -> None:
+    for what, tensor in others.items():
+        if tensor.device != first.device:
+            refuse(
+                name,
+                f"all tensors of a call must lie on one device; {what} is on {tensor.device}, "
+                f"others on {first.device}",
+            )
+
+
+def check_cpu(name: str, tensor: Tensor) -> None:
+    """InputError: a tensor that does not lie on the processor."""
+    if not tensor.is_cpu:
+        refuse(name, f"its tensors must lie on the cpu; one is on {tensor.device}")

@@ -1,0 +1,88 @@
+"""The calls of dense latent attention, for every backend: checked, then handed to its kernels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+from attnctl.kernels.latent_cache import LatentCache
+from attnctl.kernels.latent_checks import check_cache, check_out, check_query, check_weights
+from attnctl.kernels.latent_prefill import Attend, Merge, prefill
+from attnctl.ops.mla import Latent
+from attnctl.runtime import Metadata
+
+
+class DenseLatent(LatentCache, ABC):
+    """MlaRuntime but for `_absorbed` and what the uncompressed form is computed with."""
+
+    _attend: Attend
+    _merge: Merge
+
+    @abstractmethod
+    def _absorbed(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Latent,
+        out: Tensor,
+        lse: Tensor | None,
+    ) -> None:
+        """Writes out [T, H, L] and lse [T, H]; there is a sequence and a query token."""
+
+    def forward(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Latent,
+        out: Tensor | None = None,
+        lse: Tensor | None = None,
+    ) -> Tensor:
+        """[T, H, L] from [T, H, L + R]. InputError where the tensors do not fit together."""
+        checked = self._checked(metadata)
+        self._check_call(query, cache, checked, params, out, lse)
+        self._check_places(checked, cache)
+        tokens, heads, _ = query.shape
+        if out is None:
+            out = query.new_empty(tokens, heads, params.kv_lora_rank)
+        if tokens and checked.seq_lens.shape[0]:
+            self._absorbed(query, cache, checked, params, out, lse)
+        return out
+
+    def prefill(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Latent,
+        w_uk: Tensor,
+        w_uv: Tensor,
+        out: Tensor | None = None,
+        lse: Tensor | None = None,
+        chunk: int = 0,
+    ) -> Tensor:
+        """[T, H, Dv] from [T, H, nope + R]. Waits for the device once, to learn the lengths."""
+        self._check_device(query)
+        checked = self._checked(metadata)
+        check_query(self.name, query, cache, checked)
+        width = cache.shape[-1]
+        check_cache(self.name, cache, width, params, self.block_multiple, self.packed)
+        check_weights(self.name, query, w_uk, w_uv, width, params, chunk)
+        check_out(self.name, query, w_uv.shape[1], out, lse)
+        self._check_places(checked, cache)
+        weights = self._weights(w_uk), self._weights(w_uv)
+        found, top = prefill(
+            query, cache, checked, params, weights, chunk, self._attend, self._merge
+        )
+        if out is None:
+            out = query.new_empty(*query.shape[:2], w_uv.shape[1])
+        out[: found.shape[0]] = found
+        if lse is not None:
+            lse[: top.shape[0]] = top
+        return out
+
+    def _weights(self, weight: Tensor) -> Tensor:
+        """A weight in the dtype in which keys and values are made."""
+        return weight

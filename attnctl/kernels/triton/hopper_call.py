@@ -1,0 +1,229 @@
+"""Calls of the Hopper kernel of latent attention: which batches it takes, and their launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from attnctl.kernels.triton.latent_launch import (
+    LOG2E,
+    Partial,
+    lse_strides,
+    partial_for,
+    power,
+    reduce_launch,
+)
+from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.ops.mla import Latent
+from attnctl.ops.packed_rows import GROUP
+from attnctl.runtime import Metadata
+
+HEADS = 64
+"""Heads of a program: the matrix unit's own height."""
+
+KEYS = 64
+"""Keys of a tile."""
+
+SEGMENT_TILES = 3
+"""What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
+
+MAX_SEGMENTS = 128
+
+VERSIONS = (3, 6), (3, 9)
+"""The first and the last Triton whose Gluon compiles the kernel; its names change."""
+
+
+def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
+    """Whether the Hopper kernel runs this batch; what it does not the portable kernels do.
+
+    16-bit rows of 256 + 64 or 512 + 64 columns, in vectors of 16 bytes.
+    """
+    if gpu.arch != "sm_90" or query.shape[2] - rank != 64 or rank not in (256, 512):
+        return False
+    if not known_triton():
+        return False
+    if query.element_size() != 2:
+        return False
+    if cache.dtype is torch.uint8:
+        # packed rows of 512 + 64, whose rope part is bfloat16
+        if rank != 512 or query.dtype is not torch.bfloat16:
+            return False
+    elif cache.dtype is not query.dtype:
+        return False
+    whole = (*query.stride()[:2], *cache.stride()[:2])
+    aligned = query.data_ptr() % 16 == 0 and cache.data_ptr() % 16 == 0
+    return aligned and cache.stride(2) == 1 and all(stride % 16 == 0 for stride in whole)
+
+
+def heads_block(heads: int, max_query_len: int) -> int:
+    """Rows of a program that one query token takes: few heads leave room for several tokens."""
+    return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
+
+
+def segments_for(gpu: Device, programs: int, keys: int) -> int:
+    """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
+
+    One program has a multiprocessor to itself.
+    """
+    tiles = max(1, -(-keys // KEYS))
+    best, least = 1, 0.0
+    for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
+        rounds = -(-programs * segments // gpu.units)
+        # joining segments costs about as much as one more tile
+        cost = rounds * (-(-tiles // segments) + SEGMENT_TILES) + (segments > 1)
+        if segments == 1 or cost < least:
+            best, least = segments, cost
+    return best
+
+
+def hopper_launches(
+    query: Tensor,
+    cache: Tensor,
+    slots: Tensor | None,
+    metadata: Metadata,
+    params: Latent,
+    out: Tensor,
+    lse: Tensor | None,
+    gpu: Device,
+    segments: int | None = None,
+    boxes: bool = True,
+) -> list[Launch]:
+    """Dense attention, or over slots where they are given; with several segments the reduce pass.
+
+    Nothing here looks at a tensor's contents.
+    """
+    from attnctl.kernels.triton.mla_hopper import mla_hopper_kernel
+
+    tokens, heads, width = query.shape
+    rank = params.kv_lora_rank
+    keys = metadata.max_seq_len if slots is None else slots.shape[1]
+    block = heads_block(heads, 1 if slots is not None else metadata.max_query_len)
+    programs = busy = tokens * -(-heads // HEADS)
+    if block < HEADS:
+        packed, sequences = HEADS // block, metadata.seq_lens.shape[0]
+        programs = tokens // packed + sequences
+        busy = min(programs, sequences * -(-metadata.max_query_len // packed))
+    if segments is None:
+        segments = segments_for(gpu, busy, keys)
+    partial = partial_for(out, segments)
+    rows = metadata.block_table if slots is None else slots
+    starts = metadata.query_start_loc
+    planes: tuple[Tensor | None, ...] = (cache, None, None)
+    if cache.dtype is torch.uint8:
+        end = rank + 4 * (rank // GROUP)
+        ropes = cache[..., end:].view(torch.bfloat16)
+        planes = (ropes, cache, cache[..., rank:end].view(torch.float32))
+    constants = {
+        "HEADS": heads,
+        "HEADS_BLOCK": block,
+        "PAGE": cache.shape[1],
+        "SPARSE": slots is not None,
+        "SPLIT": segments > 1,
+        "L": rank,
+        "R": width - rank,
+        "num_warps": 8,
+    }
+    arguments = (
+        query,
+        *planes,
+        rows,
+        out,
+        lse,
+        starts,
+        None if slots is not None else metadata.seq_lens,
+        *_parts(partial),
+        *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
+        *query.stride()[:2],
+        *planes[0].stride()[:2],
+        *cache.stride()[:2],
+        rows.stride(0),
+        *out.stride()[:2],
+        *lse_strides(lse),
+        params.scale * params.kv_scale * LOG2E,
+        params.kv_scale,
+        starts.shape[0] - 1,
+        cache.shape[0] * cache.shape[1],
+        keys,
+        1,
+    )
+    found = [Launch(mla_hopper_kernel, (programs, segments), arguments, constants)]
+    return found if segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
+
+
+def _parts(partial: Partial) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    return partial.part, partial.lse
+
+
+def _boxes(cache: Tensor, rank: int) -> tuple[Any, Any]:
+    """A tile's latent and rope part as boxes of a matrix; None where a page holds no whole tiles.
+
+    The matrix is the pages one below the other, so that nothing may lie between them.
+    """
+    blocks, page, width = cache.shape
+    stride = cache.stride(1)
+    if page % KEYS or cache.stride(0) != page * stride or blocks * page >= 2**31:
+        return None, None
+    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    dtype = bfloat16 if cache.dtype is torch.bfloat16 else float16
+    made = []
+    for columns in (rank, width - rank):
+        layout = NVMMASharedLayout.get_default_for([KEYS, columns], dtype)
+        shape = [blocks * page, width]
+        made.append(TensorDescriptor(cache, shape, [stride, 1], [KEYS, columns], layout))
+    return made[0], made[1]
+
+
+def prefill_boxes(
+    query: Tensor, keys: Tensor, values: Tensor, parts: tuple[int, int], gpu: Device
+) -> tuple[Any, ...] | None:
+    """The Hopper prefill kernel's boxes: Q and K, low and high part, and V.
+
+    None where it does not take the batch: keys of 128 or 192 columns, values of 128, of 16 bits,
+    one row a token.
+    """
+    tensors = (query, keys, values)
+    if gpu.arch != "sm_90" or parts not in ((128, 0), (128, 64)) or values.shape[2] != 128:
+        return None
+    if sum(parts) != keys.shape[2] or not known_triton():
+        return None
+    if any(one.element_size() != 2 or one.dtype is not query.dtype for one in tensors):
+        return None
+    if not all(_is_matrix(one) for one in tensors):
+        return None
+    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    dtype = bfloat16 if query.dtype is torch.bfloat16 else float16
+
+    def box(tensor: Tensor, rows: int, columns: int) -> Any:
+        tokens, heads, width = tensor.shape
+        layout = NVMMASharedLayout.get_default_for([rows, columns], dtype)
+        shape = [tokens, tensor.stride(1) * (heads - 1) + width]
+        return TensorDescriptor(tensor, shape, [tensor.stride(0), 1], [rows, columns], layout)
+
+    low, high = parts
+    # without a high part its box is not read, but a group of warps takes no None
+    return (
+        box(query, 64, low),
+        box(query, 64, high or 64),
+        box(keys, 128, low),
+        box(keys, 128, high or 64),
+        box(values, 128, 128),
+    )
+
+
+def _is_matrix(one: Tensor) -> bool:
+    """Whether [S, H, D] is a matrix of one row a token that boxes can be cut from."""
+    apart = one.stride(0) * one.element_size() % 16 == 0 and one.data_ptr() % 16 == 0
+    inside = one.stride(1) * (one.shape[1] - 1) + one.shape[2] <= one.stride(0) < 2**31
+    return bool(one.stride(2) == 1 and apart and inside and one.shape[0] > 0)
+
+
+def known_triton() -> bool:
+    version = tuple(map(int, triton.__version__.split(".")[:2]))
+    return VERSIONS[0] <= version <= VERSIONS[1]

@@ -1,0 +1,50 @@
+"""Where profiles lie: the user's folder under XDG_DATA_HOME, and that of the shipped ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+VARIABLE = "ATTNCTL_PROFILE"
+NONE = "none"
+"""In place of a file: no profile at all, the default order and the default knobs."""
+
+
+def folder(environ: Mapping[str, str]) -> Path | None:
+    """Where this user's profiles are kept; None where neither XDG_DATA_HOME nor HOME is set."""
+    data, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
+    # the specification has a relative path ignored
+    if os.path.isabs(data):  # noqa: PTH117
+        return Path(data) / "attnctl" / "profiles"
+    if os.path.isabs(home):  # noqa: PTH117
+        return Path(home) / ".local" / "share" / "attnctl" / "profiles"
+    return None
+
+
+def bundled_folder() -> Path:
+    """The folder of the shipped profiles: in an installed wheel, or beside a checkout's package."""
+    package = Path(__file__).parent.parent
+    installed = package / "profiles" / "tuned"
+    return installed if installed.is_dir() else package.parent / "profiles" / "tuned"
+
+
+def user_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files of the user's profiles; none where there is no folder, or none that can be read."""
+    where = folder(environ)
+    return () if where is None else json_files(where)
+
+
+def json_files(where: Path) -> tuple[Path, ...]:
+    """The JSON files of a folder, sorted by name; none where it cannot be read."""
+    try:
+        return tuple(sorted(path for path in where.iterdir() if path.suffix == ".json"))
+    except OSError:
+        return ()
+
+
+def any_profile(option: str | None, environ: Mapping[str, str]) -> bool:
+    """False where no profile can be found, so that nothing of profiles need be loaded."""
+    if option or environ.get(VARIABLE):
+        return True
+    return bool(user_files(environ) or json_files(bundled_folder()))

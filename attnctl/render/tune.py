@@ -1,0 +1,113 @@
+"""The screens of tune: a bar while it runs, then who won at each point and by how much."""
+
+from __future__ import annotations
+
+import sys
+
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
+from attnctl.tune.report import Row, TuneReport
+from attnctl.tune.run import Step
+from attnctl.tune.settings import Setting
+
+BAR = 24
+MOST_FAILURES = 12
+
+
+class Progress:
+    """Says on standard error how far the tune is; silent where that is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+
+    def begin(self, total: int) -> None:
+        self._say(f"{_bar(0, total)} 0/{total} points, compiling and judging the first settings")
+
+    def step(self, step: Step) -> None:
+        best = step.measured.best()
+        found = f"{step.task.load}: "
+        if best is None:
+            found += "nothing could be timed"
+        else:
+            setting = Setting(knobs=best.knobs, kernel=best.kernel)
+            found += f"{best.backend} {best.median_us:.4g} us with {setting}"
+        left = "" if step.left_s is None else f", about {_time(step.left_s)} left"
+        self._say(f"{_bar(step.done, step.total)} {step.done}/{step.total}{left}; {found}")
+
+    def close(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def _say(self, text: str) -> None:
+        if self._shown:
+            from shutil import get_terminal_size
+
+            width = max(20, get_terminal_size().columns - 1)
+            sys.stderr.write(f"\r\x1b[K{text[:width]}")
+            sys.stderr.flush()
+
+
+def _bar(done: int, total: int) -> str:
+    full = BAR * done // max(1, total)
+    return f"[{'#' * full}{'.' * (BAR - full)}]"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 100:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s"
+
+
+def tune_view(report: TuneReport) -> View:
+    blocks: list[Block] = []
+    for one in report.shapes:
+        blocks.append(Heading(str(one.shape)))
+        blocks.append(
+            Table(
+                ("point", "fastest", "setting", "us", "vs bundled", "tried", "pruned", "failed"),
+                tuple(_row(row) for row in one.rows),
+                indent=2,
+                spare=6,
+            )
+        )
+    shown = report.failures[:MOST_FAILURES]
+    blocks += [Line(Mark(text, "bad")) for text in shown]
+    if len(report.failures) > len(shown):
+        rest = len(report.failures) - len(shown)
+        blocks.append(Line(Mark(f"and {rest} failures more, in the profile", "bad")))
+    blocks += [Line(Mark(text, "warn")) for text in report.notes]
+    return (*blocks, Line(_sum(report)))
+
+
+def _row(row: Row) -> tuple[Cell, ...]:
+    counts = (str(row.tried), str(row.pruned or ""), Mark(str(row.failed or ""), "bad"))
+    if row.backend is None or row.median_us is None:
+        return (str(row.load), Mark("none", "bad"), "", "", "", *counts)
+    setting = str(Setting(knobs=row.knobs, kernel=row.kernel))
+    ratio = row.ratio
+    style = "good" if ratio is not None and ratio < 0.98 else ""
+    shown = "" if ratio is None else f"{ratio:.2f}x {row.bundled}"
+    return (
+        str(row.load),
+        Mark(row.backend, "strong"),
+        setting,
+        f"{row.median_us:.4g}",
+        Mark(shown, "good" if style else ""),
+        *counts,
+    )
+
+
+def _sum(report: TuneReport) -> Cell:
+    rows = [row for one in report.shapes for row in one.rows]
+    timed = [row for row in rows if row.backend]
+    if not timed:
+        return Mark("no point could be timed: see the failures above", "bad")
+    ratios = [row.ratio for row in timed if row.ratio]
+    product = 1.0
+    for ratio in ratios:
+        product *= ratio ** (1 / len(ratios))
+    return Mark(
+        f"{len(timed)} of {len(rows)} points timed in {_time(report.seconds)} on {report.device}; "
+        f"{product:.2f}x the time of the bundled choices; the profile is {report.output}",
+        "good",
+    )

@@ -1,0 +1,144 @@
+"""A profile from the measured points of a tune. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
+from attnctl.tune.exchange import Site
+from attnctl.tune.search import TIE, Final, Measured, winner
+from attnctl.tune.tasks import Task
+
+Pair = tuple[Task, Measured]
+
+
+def assemble(
+    tasks: Sequence[Task],
+    measured: dict[str, Measured],
+    *,
+    name: str,
+    key: Key,
+    versions: Versions,
+    site: Site,
+    kernels: dict[str, str],
+    day: str,
+    memory_bytes: int | None = None,
+) -> Profile:
+    """measured: by the task's key; tasks without are left out, and so are points without a time."""
+    by_shape: dict[str, list[Pair]] = {}
+    for task in tasks:
+        found = measured.get(task.key)
+        if found is not None:
+            by_shape.setdefault(task.shape_key, []).append((task, found))
+    entries = [_entry(pairs, kernels) for pairs in by_shape.values()]
+    return Profile(
+        name=name,
+        key=key,
+        versions=versions,
+        measured=day,
+        memory_bytes=memory_bytes,
+        conditions=_conditions(site),
+        entries=tuple(entry for entry in entries if entry.points),
+    )
+
+
+def _conditions(site: Site) -> dict[str, int | float | str | bool]:
+    graph = site.shared_memory_bytes > 0
+    return {
+        **site.conditions,
+        "graph": "decode" if graph else "none",
+        "l2": "cold",
+        "read_gbps": site.read_gbps,
+        "matrix_gflops": site.matrix_gflops,
+        "threads": site.threads,
+    }
+
+
+def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
+    backends = [rival.backend for rival in pairs[0][0].rivals]
+    pages = {backend: _page(backend, pairs) for backend in backends}
+    points = (_point(task, found, pages) for task, found in pairs)
+    return Entry(
+        shape=pairs[0][0].shape,
+        points=tuple(point for point in points if point.timings),
+        kernels={name: kernels[name] for name in sorted(backends) if name in kernels},
+        order=tuple(backends),
+    )
+
+
+def _page(backend: str, pairs: list[Pair]) -> int | None:
+    """The size of a cache block that is best over all points: one cache serves all of them.
+
+    The default's, which is met first, keeps its place within the tie. None: it has no times.
+    """
+    means: dict[int, float] = {}
+    per_point = [
+        _by_page(one for one in found.finals if one.backend == backend) for _, found in pairs
+    ]
+    timed = [
+        (one, task.load.weight) for one, (task, _) in zip(per_point, pairs, strict=True) if one
+    ]
+    for page in timed[0][0] if timed else ():
+        if all(page in one for one, _ in timed):
+            total = sum(weight for _, weight in timed)
+            means[page] = sum(w * math.log(one[page].median_us) for one, w in timed) / total
+    if not means:
+        return None
+    bound = min(means.values()) + math.log(TIE)
+    return next(page for page, mean in means.items() if mean <= bound)
+
+
+def _by_page(finals: Iterable[Final]) -> dict[int, Final]:
+    """The winner among each size's finals, the default's size first."""
+    groups: dict[int, list[Final]] = {}
+    for one in finals:
+        groups.setdefault(one.page, []).append(one)
+    return {page: cast("Final", winner(group)) for page, group in groups.items()}
+
+
+def _point(task: Task, found: Measured, pages: dict[str, int | None]) -> Point:
+    load = task.load
+    timings = [
+        timing
+        for rival in task.rivals
+        if (timing := _timing(rival.backend, found, pages[rival.backend])) is not None
+    ]
+    rejected = [
+        Rejected(
+            backend=one.backend,
+            knobs=one.knobs,
+            kernel=one.kernel,
+            why=one.why,  # type: ignore[arg-type]
+            detail=one.detail,
+        )
+        for one in found.out
+    ]
+    return Point(
+        phase=load.phase,
+        batch=load.batch,
+        context=load.context,
+        query=load.query,
+        weight=load.weight,
+        timings=tuple(timings),
+        rejected=tuple(rejected),
+    )
+
+
+def _timing(backend: str, found: Measured, page: int | None) -> Timing | None:
+    own = [one for one in found.finals if one.backend == backend]
+    best = winner([one for one in own if page is None or one.page == page]) or winner(own)
+    if best is None:
+        return None
+    default = next((one.median_us for one in own if one.place == 0), None)
+    return Timing(
+        backend=backend,
+        median_us=best.median_us,
+        iqr_us=best.iqr_us,
+        runs=best.runs,
+        knobs=best.knobs,
+        kernel=best.kernel,
+        default_us=default,
+        tried=found.tried.get(backend, 1),
+    )

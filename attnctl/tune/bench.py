@@ -1,0 +1,214 @@
+"""The parent of the children that run candidates: blames, ends and restarts. Imports no torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from attnctl.exits import AttnctlError, Exit
+from attnctl.run import Worker
+from attnctl.tune import exchange
+from attnctl.tune.exchange import Candidate, Site, Verdict
+from attnctl.tune.settings import Setting, Work
+
+START_LIMIT_S = 180.0
+MODULE = "attnctl.tune.worker"
+
+
+class ChildError(AttnctlError):
+    """The child cannot be used at all: nothing can be timed on this machine."""
+
+    exit_code = Exit.NO
+
+
+class _DiedError(Exception):
+    """The child is gone or silent. verdict: what that makes of whom it ran."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.detail)
+        self.verdict = verdict
+
+
+class Child:
+    """One child, started when it is first asked and again after it died."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._worker: Worker | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the next request starts a process first."""
+        return self._worker is None
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def send(self, ask: exchange.Ask) -> None:
+        if self._worker is None:
+            self._worker = Worker(self._device, module=MODULE)
+        self._worker.send(msgspec.json.encode(ask).decode())
+
+    def answer(self, limit_s: float) -> exchange.Answer:
+        """The next answer. _DiedError: there is none; the child is ended then."""
+        assert self._worker is not None
+        try:
+            line = self._worker.line(limit_s)
+            if line is not None:
+                return msgspec.json.decode(line, type=exchange.Answer)
+            fault = Verdict(fault="timeout", detail=f"no answer after {limit_s:g} s")
+        except EOFError:
+            fault = Verdict(fault="crashed", detail=self._worker.death())
+        except msgspec.MsgspecError as error:
+            fault = Verdict(fault="error", detail=f"garbled answer: {error}")
+        self.end()
+        raise _DiedError(fault)
+
+
+class WorkerBench:
+    """A Bench of children: one that times, and `jobs` that judge side by side.
+
+    limit_s: how long one candidate may take for one run of anything.
+    """
+
+    def __init__(self, device: str, jobs: int = 1, limit_s: float = 60.0) -> None:
+        self._child = Child(device)
+        self._judges = [self._child] if jobs <= 1 else [Child(device) for _ in range(jobs)]
+        self._limit_s = limit_s
+        self._site: Site | None = None
+
+    def __enter__(self) -> WorkerBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        for child in (self._child, *self._judges):
+            child.end()
+
+    def site(self) -> Site:
+        """What the child found. ChildError: it cannot start, with its own words."""
+        if self._site is None:
+            try:
+                answer = self._asked(exchange.AskSite(), START_LIMIT_S)
+            except _DiedError as died:
+                raise ChildError(f"tune: the worker did not start: {died}") from died
+            if not isinstance(answer, exchange.Here):
+                detail = getattr(answer, "detail", "an unexpected answer")
+                raise ChildError(f"tune: the worker could not start: {detail}")
+            self._site = answer.site
+        return self._site
+
+    def settings(self, work: Work, backend: str) -> Sequence[Setting] | Verdict:
+        try:
+            answer = self._asked(exchange.AskSettings(work, backend), START_LIMIT_S)
+        except _DiedError as died:
+            return died.verdict
+        if isinstance(answer, exchange.Found):
+            return answer.settings
+        return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
+
+    def _asked(self, ask: exchange.Ask, limit_s: float) -> exchange.Answer:
+        self._child.send(ask)
+        return self._child.answer(limit_s)
+
+    def check(
+        self, work: Work, candidates: Sequence[Candidate], until: float | None = None
+    ) -> Iterator[tuple[Candidate, Verdict]]:
+        left = list(candidates)
+        if len(self._judges) == 1 or len(left) <= 1:
+            for one in left:
+                if until is not None and time.monotonic() > until:
+                    return
+                yield one, self._judged(self._judges[0], work, one)
+            return
+        yield from self._side_by_side(work, left, until)
+
+    def _side_by_side(
+        self, work: Work, left: list[Candidate], until: float | None
+    ) -> Iterator[tuple[Candidate, Verdict]]:
+        """Each judge takes the next candidate as it ends one."""
+        from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+        idle = list(self._judges)
+        running: dict[Future[Verdict], tuple[Child, Candidate]] = {}
+        with ThreadPoolExecutor(len(self._judges)) as pool:
+            while left or running:
+                while left and idle and not (until is not None and time.monotonic() > until):
+                    child, one = idle.pop(), left.pop(0)
+                    running[pool.submit(self._judged, child, work, one)] = (child, one)
+                if not running:
+                    return
+                done = wait(running, return_when=FIRST_COMPLETED).done
+                for future in done:
+                    child, one = running.pop(future)
+                    idle.append(child)
+                    yield one, future.result()
+
+    def _judged(self, child: Child, work: Work, one: Candidate) -> Verdict:
+        fresh = child.fresh
+        child.send(exchange.AskCheck(work, one))
+        try:
+            answer = child.answer(self._limit_s + (START_LIMIT_S if fresh else 0.0))
+        except _DiedError as died:
+            return died.verdict
+        if isinstance(answer, exchange.Judged) and answer.key == one.key:
+            return answer.verdict
+        return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
+
+    def time(
+        self, work: Work, candidates: Sequence[Candidate], rounds: int
+    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
+        faults: dict[str, Verdict] = {}
+        left = list(candidates)
+        while left:
+            blamed, verdict, times = self._swept(work, left, rounds)
+            if times is not None:
+                return times.times_us, {**faults, **times.faults}
+            if blamed == "" and len(left) > 1:
+                # it died among all of them: each by itself tells which one it was
+                faults |= self._alone(work, left, rounds)
+            else:
+                faults[blamed or left[0].key] = verdict
+            left = [one for one in left if one.key not in faults]
+        return {}, faults
+
+    def _alone(self, work: Work, candidates: list[Candidate], rounds: int) -> dict[str, Verdict]:
+        faults = {}
+        for one in candidates:
+            _, verdict, times = self._swept(work, [one], rounds)
+            if times is None:
+                faults[one.key] = verdict
+            else:
+                faults |= times.faults
+        if not faults:  # none dies alone: the last of them is left out, so that this ends
+            detail = "the child died while all candidates ran in turns"
+            faults[candidates[-1].key] = Verdict(fault="crashed", detail=detail)
+        return faults
+
+    def _swept(
+        self, work: Work, candidates: list[Candidate], rounds: int
+    ) -> tuple[str, Verdict, exchange.Times | None]:
+        """Whom the child ran last, what became of it, and the times where all went well."""
+        fresh = self._child.fresh
+        self._child.send(exchange.AskTime(work, tuple(candidates), rounds))
+        at, limit = "", self._limit_s + (START_LIMIT_S if fresh else 0.0)
+        while True:
+            try:
+                answer = self._child.answer(limit)
+            except _DiedError as died:
+                return at, died.verdict, None
+            if isinstance(answer, exchange.Times):
+                return at, Verdict(), answer
+            if not isinstance(answer, exchange.At):
+                detail = getattr(answer, "detail", "an unexpected answer")
+                self._child.end()
+                return at, Verdict(fault="error", detail=detail), None
+            at = answer.key
+            # all of them in turns may take as much longer as they are
+            limit = self._limit_s * (1 if at else max(1, len(candidates) * rounds / 20))

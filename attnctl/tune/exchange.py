@@ -1,0 +1,140 @@
+"""What the tuner and the child that runs kernels say to each other, in JSON lines. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from attnctl.tune.settings import Knobs, Setting, Work
+
+Fault = Literal["wrong", "error", "crashed", "timeout"]
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend with a setting. page: tokens in a block of the cache that it is given."""
+
+    backend: str
+    knobs: Knobs = {}
+    kernel: str = ""
+    page: int = 0
+
+    @property
+    def key(self) -> str:
+        """The same text for the same candidate, in this run and the next."""
+        knobs = ",".join(f"{name}={value}" for name, value in sorted(self.knobs.items()))
+        return f"{self.backend}/{self.kernel}/{self.page}/{knobs}"
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child found: versions, the device's limits, its measured ceilings.
+
+    read_gbps: 10^9 bytes a second read from memory. matrix_gflops: 10^9 operations a second of a
+    large product. memory_bytes: free. cache_bytes: the last-level cache, which copies must exceed.
+    """
+
+    torch: str
+    triton: str | None = None
+    arch: str = ""
+    units: int = 1
+    shared_memory_bytes: int = 0
+    threads: int = 1
+    memory_bytes: int = 0
+    cache_bytes: int = 1 << 25
+    read_gbps: float = 0.0
+    matrix_gflops: float = 0.0
+    conditions: dict[str, int | float | str | bool] = {}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a candidate may be timed. fault: None where its outputs are right."""
+
+    fault: Fault | None = None
+    detail: str = ""
+
+
+class Bench(Protocol):
+    """Where candidates run. The search knows nothing else of the device."""
+
+    def site(self) -> Site: ...
+
+    def settings(self, work: Work, backend: str) -> Sequence[Setting] | Verdict:
+        """What may be tuned; a verdict where the backend cannot say."""
+
+    def check(
+        self, work: Work, candidates: Sequence[Candidate], until: float | None = None
+    ) -> Iterator[tuple[Candidate, Verdict]]:
+        """Each candidate's outputs on small batches, in any order.
+
+        until: on the monotonic clock; those that were not begun by then are not given.
+        """
+
+    def time(
+        self, work: Work, candidates: Sequence[Candidate], rounds: int
+    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
+        """By key: a time in microseconds for each interleaved round, and faults."""
+
+
+# --- the lines of the child -------------------------------------------------------------------
+
+
+class AskSite(msgspec.Struct, frozen=True, tag="site"):
+    pass
+
+
+class AskSettings(msgspec.Struct, frozen=True, tag="settings"):
+    work: Work
+    backend: str
+
+
+class AskCheck(msgspec.Struct, frozen=True, tag="check"):
+    work: Work
+    candidate: Candidate
+
+
+class AskTime(msgspec.Struct, frozen=True, tag="time"):
+    work: Work
+    candidates: tuple[Candidate, ...]
+    rounds: int
+
+
+Ask = AskSite | AskSettings | AskCheck | AskTime
+
+
+class At(msgspec.Struct, frozen=True, tag="at"):
+    """The child is about to run this candidate: who is to blame if it dies or hangs.
+
+    "": it runs all of them in turns.
+    """
+
+    key: str
+
+
+class Found(msgspec.Struct, frozen=True, tag="settings"):
+    settings: tuple[Setting, ...]
+
+
+class Judged(msgspec.Struct, frozen=True, tag="judged"):
+    key: str
+    verdict: Verdict
+
+
+class Times(msgspec.Struct, frozen=True, tag="times"):
+    """times_us: by key, one for each round. faults: what did not get as far."""
+
+    times_us: dict[str, list[float]]
+    faults: dict[str, Verdict] = {}
+
+
+class Here(msgspec.Struct, frozen=True, tag="here"):
+    site: Site
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The request could not be served; the child lives on."""
+
+    detail: str
+
+
+Answer = At | Found | Judged | Times | Here | Failed

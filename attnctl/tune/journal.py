@@ -1,0 +1,188 @@
+"""The journal of a tune: JSON lines, each on the disk before the next point begins. No torch.
+
+A tune that was killed at any moment goes on from it: a line that was cut short is dropped, every
+other holds a finished point or a verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.files import reason
+from attnctl.profile.document import Key, Versions
+from attnctl.tune.exchange import Verdict
+from attnctl.tune.search import Measured
+
+SCHEMA = "attnctl.journal/1"
+READ_LIMIT = 1 << 28
+
+
+class Header(msgspec.Struct, frozen=True, tag="journal", kw_only=True):
+    """What the journal's times hold for. tasks: of what is tuned; kernels: hashes of sources."""
+
+    schema: str = SCHEMA
+    key: Key
+    versions: Versions
+    tasks: str
+    kernels: dict[str, str] = {}
+
+
+class JudgedLine(msgspec.Struct, frozen=True, tag="judged"):
+    candidate: str
+    verdict: Verdict
+
+
+class MeasuredLine(msgspec.Struct, frozen=True, tag="measured"):
+    task: str
+    measured: Measured
+
+
+Entry = Header | JudgedLine | MeasuredLine
+
+
+class Journal:
+    """An open journal with what it already holds. One process at a time may write it."""
+
+    def __init__(self, path: str, file: IO[bytes]) -> None:
+        self.path = path
+        self._file = file
+        self.verdicts: dict[str, Verdict] = {}
+        self.measured: dict[str, Measured] = {}
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def judged(self, candidate: str, verdict: Verdict) -> None:
+        self.verdicts[candidate] = verdict
+        self._append(JudgedLine(candidate, verdict))
+
+    def finished(self, task: str, measured: Measured) -> None:
+        self.measured[task] = measured
+        self._append(MeasuredLine(task, measured), sync=True)
+
+    def remove(self) -> None:
+        """Takes the file away, once what it holds is in a profile."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)  # noqa: PTH108
+
+    def _append(self, entry: Entry, sync: bool = False) -> None:
+        try:
+            self._file.write(msgspec.json.encode(entry) + b"\n")
+            self._file.flush()
+            if sync:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written: {reason(error)}") from error
+
+
+def journal_path(output: str, tasks: str) -> str:
+    """Beside the profile; two tunes of different things write two journals and one profile."""
+    return f"{output}.{tasks[:8]}.journal"
+
+
+def open_journal(path: str, header: Header, resume: bool) -> Journal:
+    """A new journal, or the one that is there. InputError: the wrong one of the two, or another's.
+
+    header: what this run's times would hold for; an old journal's must say the same.
+    """
+    there = os.path.exists(path)  # noqa: PTH110
+    if there and not resume:
+        raise InputError(
+            f"{path} is there, from a tune that did not end: go on with --resume, or delete it"
+        )
+    if resume and not there:
+        raise InputError(
+            f"--resume: {path} is not there: no tune of this model and workload was interrupted; "
+            "start it without --resume"
+        )
+    try:
+        file = open(path, "a+b")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {reason(error)}") from error
+    try:
+        _lock(file, path)
+        journal = Journal(path, file)
+        if there:
+            _read(journal, file, header)
+        else:
+            journal._append(header, sync=True)
+    except BaseException:
+        file.close()
+        raise
+    return journal
+
+
+def _lock(file: IO[bytes], path: str) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise InputError(f"{path} is in use: another tune of the same is at work on it") from error
+
+
+def _read(journal: Journal, file: IO[bytes], header: Header) -> None:
+    file.seek(0)
+    data = file.read(READ_LIMIT)
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        file.truncate(whole)  # the line that a kill cut short
+    entries = _entries(data[:whole], journal.path)
+    first = next(entries, None)
+    if first is None:  # killed before even the first line was whole
+        journal._append(header, sync=True)
+        return
+    if not isinstance(first, Header):
+        raise InputError(f"{journal.path}: not a journal of attnctl tune: it has no first line")
+    _compare(first, header, journal.path)
+    for entry in entries:
+        if isinstance(entry, JudgedLine):
+            journal.verdicts[entry.candidate] = entry.verdict
+        elif isinstance(entry, MeasuredLine):
+            journal.measured[entry.task] = entry.measured
+
+
+def _entries(data: bytes, path: str) -> Iterator[Entry]:
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            yield msgspec.json.decode(line, type=Entry)
+        except msgspec.MsgspecError as error:
+            raise InputError(
+                f"{path}: line {number} is damaged ({error}): delete the file and start again"
+            ) from error
+
+
+def _compare(begun: Header, here: Header, path: str) -> None:
+    """InputError: the journal was begun elsewhere, with other versions, or for something else."""
+    if begun.schema != here.schema:
+        raise InputError(f"{path}: its schema is {begun.schema}, this attnctl writes {SCHEMA}")
+    if begun.key != here.key:
+        raise InputError(
+            f"{path} was begun on {begun.key}, and this is {here.key}: resume it there"
+        )
+    for field in ("torch", "triton", "driver"):
+        was, now = getattr(begun.versions, field), getattr(here.versions, field)
+        if was != now:
+            raise InputError(
+                f"{path} was begun with {field} {was}, and here it is {now}: delete it"
+            )
+    if begun.tasks != here.tasks:
+        raise InputError(f"{path} was begun for another model or workload: name another --output")
+    changed = sorted(
+        name
+        for name in begun.kernels.keys() | here.kernels.keys()
+        if begun.kernels.get(name) != here.kernels.get(name)
+    )
+    if changed:
+        raise InputError(
+            f"{path}: the kernels of {', '.join(changed)} changed since it was begun: delete it"
+        )

@@ -1,0 +1,96 @@
+"""Times of calls on a device: one sample of each after another, over copies that no cache holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+SHORTEST_US = 1500.0
+"""A sample runs at least this long, so that a clock's step and one interrupt do not count."""
+
+MOST_RUNS = 4096
+
+Call = Callable[[], Any]
+
+
+class Sampler(Protocol):
+    def sample_us(self) -> float:
+        """The mean time of a call over one sample."""
+
+
+def sampler(calls: Sequence[Call], device: torch.device, graph: bool) -> Sampler:
+    """A sampler of these calls in turns. graph: as a CUDA graph, where they can be captured."""
+    if device.type != "cuda":
+        return HostSampler(calls)
+    if graph:
+        captured = _capture(calls)
+        if captured is not None:
+            return DeviceSampler([captured.replay], len(calls))
+    return DeviceSampler(calls, 1)
+
+
+class HostSampler:
+    """Wall time on a processor."""
+
+    def __init__(self, calls: Sequence[Call], clock: Callable[[], int] = time.perf_counter_ns):
+        self._calls, self._clock, self._next = calls, clock, 0
+        calls[0]()
+        once = self._run(1)
+        self._runs = max(1, min(MOST_RUNS, int(SHORTEST_US / max(once, 0.1))))
+
+    def sample_us(self) -> float:
+        return self._run(self._runs)
+
+    def _run(self, runs: int) -> float:
+        begin = self._clock()
+        for _ in range(runs):
+            self._calls[self._next]()
+            self._next = (self._next + 1) % len(self._calls)
+        return (self._clock() - begin) / 1e3 / runs
+
+
+class DeviceSampler:
+    """Time between two events on a GPU's stream. each: how many calls one of `calls` makes."""
+
+    def __init__(self, calls: Sequence[Call], each: int) -> None:
+        self._calls, self._each, self._next = calls, each, 0
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        calls[0]()
+        once = self._run(2) * each
+        self._runs = max(1, min(MOST_RUNS, int(SHORTEST_US / max(once, 0.1))))
+
+    def sample_us(self) -> float:
+        return self._run(self._runs)
+
+    def _run(self, runs: int) -> float:
+        begin, end = self._events
+        begin.record()
+        for _ in range(runs):
+            self._calls[self._next]()
+            self._next = (self._next + 1) % len(self._calls)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3 / (runs * self._each)
+
+
+def _capture(calls: Sequence[Call]) -> torch.cuda.CUDAGraph | None:
+    """One graph of all the calls; None where one of them waits for the device."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for call in calls[:2]:
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for call in calls:
+                call()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+    return graph

@@ -1,0 +1,115 @@
+"""Runs a tune: point by point under a budget, each kept in the journal as it ends. No torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from attnctl.tune.exchange import Bench, Candidate
+from attnctl.tune.journal import Journal
+from attnctl.tune.search import Judge, Measured, tune_point
+from attnctl.tune.tasks import Task
+
+FIRST = 5.0
+"""The share of a shape's first point in a phase, whose candidates are all judged, to another's."""
+
+HINTS = 8
+"""Settings that were best at other points and are tried first at the next."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """How far a tune is. left_s: an estimate, None where nothing tells yet."""
+
+    done: int
+    total: int
+    task: Task
+    measured: Measured
+    left_s: float | None
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    bench: Bench,
+    journal: Journal,
+    *,
+    budget_s: float | None,
+    told: Callable[[Step], None] = lambda step: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Measured]:
+    """By the task's key. Points that the journal holds are not measured again.
+
+    budget_s: shared out among the points that are left; None tries everything everywhere.
+    """
+    begin = clock()
+    done = dict(journal.measured)
+    judge = Judge(journal.verdicts, journal.judged)
+    alike = {task.alike: done[task.key] for task in tasks if task.key in done}
+    left = [task for task in tasks if task.key not in done]
+    total = len(tasks)
+    for number, task in enumerate(left):
+        found = alike.get(task.alike)
+        if found is None:
+            share = None
+            if budget_s is not None:
+                share = _share(left[number:], alike, done, begin + budget_s - clock())
+            found = tune_point(task, bench, judge, budget_s=share, hints=_hints(task, done))
+            alike[task.alike] = found
+        else:
+            found = msgspec.structs.replace(found, load=task.load)
+        done[task.key] = found
+        journal.finished(task.key, found)
+        rest = len(left) - number - 1
+        spent = clock() - begin
+        guess = spent / (number + 1) * rest
+        if budget_s is not None:
+            guess = min(guess, max(0.0, budget_s - spent)) if rest else 0.0
+        told(Step(total - rest, total, task, found, guess))
+    return {task.key: done[task.key] for task in tasks}
+
+
+def _share(
+    left: Sequence[Task], alike: dict[str, Measured], done: dict[str, Measured], rest_s: float
+) -> float:
+    """Seconds for the first of these tasks."""
+    seen = {(one.shape_key, one.load.phase) for one in done.values()}
+    met = set(alike)
+    weights = []
+    for task in left:
+        if task.alike in met:
+            weights.append(0.0)
+            continue
+        met.add(task.alike)
+        scope = (task.shape_key, task.load.phase)
+        weights.append(1.0 if scope in seen else FIRST)
+        seen.add(scope)
+    return max(0.0, rest_s) * weights[0] / sum(weights)
+
+
+def _hints(task: Task, done: dict[str, Measured]) -> list[str]:
+    """Keys of the settings that were best at this shape's points of the same phase."""
+    near = [
+        one
+        for one in done.values()
+        if one.shape_key == task.shape_key and one.load.phase == task.load.phase
+    ]
+    near.sort(key=lambda one: _distance(one, task))
+    keys: dict[str, None] = {}
+    for one in near:
+        for rival in task.rivals:
+            best = one.best(rival.backend)
+            if best is not None:
+                candidate = Candidate(
+                    backend=best.backend, knobs=best.knobs, kernel=best.kernel, page=best.page
+                )
+                keys.setdefault(candidate.key)
+    return list(keys)[:HINTS]
+
+
+def _distance(one: Measured, task: Task) -> float:
+    from math import log
+
+    here, there = task.load, one.load
+    pairs = ((here.batch, there.batch), (here.context, there.context), (here.query, there.query))
+    return sum(abs(log(a / b)) for a, b in pairs)

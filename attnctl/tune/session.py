@@ -1,0 +1,165 @@
+"""One tune from a request to a report: plans, opens the journal, runs, writes the profile."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from attnctl.files import refuse_unwritable
+from attnctl.layer import Options
+from attnctl.machine import Gpu, Machine
+from attnctl.model.spec import ModelSpec
+from attnctl.profile.document import Key, Versions, key_of, versions_of
+from attnctl.profile.hashes import kernel_hashes
+from attnctl.registry import Registry
+from attnctl.tune.assemble import assemble
+from attnctl.tune.bench import WorkerBench
+from attnctl.tune.exchange import Bench, Site
+from attnctl.tune.journal import Header, journal_path, open_journal
+from attnctl.tune.report import TuneReport, tune_report
+from attnctl.tune.run import Step, run_tasks
+from attnctl.tune.store import journal_base, refuse_foreign, store
+from attnctl.tune.tasks import Tasks, plan_tasks
+from attnctl.tune.workload import Load
+
+MOST_JOBS = 12
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted. budget_s: None tries everything. jobs: None for as many as there is use.
+
+    output: None for the user's own profiles, whose folder environ says.
+    """
+
+    spec: ModelSpec
+    registry: Registry
+    options: Options
+    loads: tuple[Load, ...]
+    machine: Machine
+    device: int = 0
+    backends: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+    output: str | None = None
+    environ: Mapping[str, str] = {}
+    resume: bool = False
+    budget_s: float | None = None
+    timeout_s: float = 60.0
+    jobs: int | None = None
+
+
+class Watcher(Protocol):
+    """Who is told how far it is."""
+
+    def begin(self, total: int) -> None: ...
+
+    def step(self, step: Step) -> None: ...
+
+
+def tune(request: Request, watcher: Watcher, bench: Bench | None = None) -> TuneReport:
+    """The report of a whole run. bench: where candidates run; by default a child of this process.
+
+    InputError: nothing to time, a journal or a profile of something else, an unwritable file.
+    """
+    gpu = _gpu(request)
+    key = key_of(request.machine, gpu)
+    _plan(request, None)  # what is wrong with the request shows before a child starts
+    if request.output is not None:
+        refuse_unwritable(request.output)
+        refuse_foreign(request.output, key)
+    base = journal_base(request.output, request.environ)
+    if bench is not None:
+        return _tuned(request, watcher, bench, key, base)
+    with WorkerBench(_place(request), _jobs(request), request.timeout_s) as own:
+        return _tuned(request, watcher, own, key, base)
+
+
+def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str) -> TuneReport:
+    begin = time.monotonic()
+    site = bench.site()
+    plan = _plan(request, site.memory_bytes or None)
+    versions = _versions(request.machine, site)
+    names = {rival.backend for task in plan.tasks for rival in task.rivals}
+    kernels = kernel_hashes(request.registry, names)
+    header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)
+    path = journal_path(base, plan.fingerprint)
+    with open_journal(path, header, request.resume) as journal:
+        watcher.begin(len(plan.tasks))
+        measured = run_tasks(
+            plan.tasks, bench, journal, budget_s=request.budget_s, told=watcher.step
+        )
+        profile = assemble(
+            plan.tasks,
+            measured,
+            name=request.machine.name,
+            key=key,
+            versions=versions,
+            site=site,
+            kernels=kernels,
+            day=time.strftime("%Y-%m-%d"),
+            memory_bytes=_memory(request),
+        )
+        output = ""
+        if profile.entries:
+            output = store(request.output, profile, request.environ)
+            journal.remove()
+    return tune_report(
+        plan.tasks,
+        measured,
+        profile,
+        output=output,
+        seconds=time.monotonic() - begin,
+        notes=plan.notes,
+    )
+
+
+def _plan(request: Request, memory_bytes: int | None) -> Tasks:
+    return plan_tasks(
+        request.spec,
+        request.machine,
+        request.registry,
+        request.options,
+        request.loads,
+        device=request.device,
+        backends=request.backends,
+        ops=request.ops,
+        memory_bytes=memory_bytes,
+    )
+
+
+def _gpu(request: Request) -> Gpu | None:
+    gpus = request.machine.gpus
+    return gpus[request.device] if gpus and 0 <= request.device < len(gpus) else None
+
+
+def _place(request: Request) -> str:
+    platform = request.machine.platform
+    if platform == "cpu":
+        return "cpu"
+    return f"{'xpu' if platform == 'xpu' else 'cuda'}:{request.device}"
+
+
+def _jobs(request: Request) -> int:
+    """One on a processor, which the timed kernels need whole."""
+    if request.jobs is not None:
+        return max(1, request.jobs)
+    if request.machine.platform == "cpu":
+        return 1
+    usable = request.machine.cpu.usable or os.cpu_count() or 1
+    return max(1, min(MOST_JOBS, usable - 2))
+
+
+def _memory(request: Request) -> int | None:
+    gpu = _gpu(request)
+    return gpu.memory.total_bytes if gpu else request.machine.cpu.memory_total_bytes
+
+
+def _versions(machine: Machine, site: Site) -> Versions:
+    """The child's own torch and triton, which are what was timed."""
+    from attnctl import __version__
+
+    found = versions_of(machine)
+    return msgspec.structs.replace(found, torch=site.torch, triton=site.triton, attnctl=__version__)

@@ -1,0 +1,79 @@
+"""Puts a tune's result into a profile file that others may be writing too. No torch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+
+from attnctl.exits import InputError
+from attnctl.files import MissingFileError, reason, write_whole
+from attnctl.profile.canonical import encode
+from attnctl.profile.document import Key, Profile, read_profile
+from attnctl.profile.merge import merge
+from attnctl.profile.store import folder, save
+
+
+def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:
+    """Adds the new points to the file's, or to the user's own profiles; gives the file's name.
+
+    Two that store at once keep the union. InputError: the file holds another device's profile, or
+    one of other versions, or none.
+    """
+    if path is None:
+        return str(save(new, environ))
+    with _locked(path):
+        try:
+            old = read_profile(path)
+        except MissingFileError:
+            whole = new
+        else:
+            whole = merge(old, new)
+        write_whole(path, encode(whole))
+    return path
+
+
+def journal_base(path: str | None, environ: Mapping[str, str]) -> str:
+    """What a journal's name begins with: the profile's, or one in the user's own folder."""
+    if path is not None:
+        return path
+    where = folder(environ)
+    if where is None:
+        raise InputError(
+            "no folder for profiles: neither XDG_DATA_HOME nor HOME is set; set one of them, or "
+            "name a file with --output"
+        )
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{where} cannot be written: {reason(error)}") from error
+    return str(where / "tune")
+
+
+def refuse_foreign(path: str, key: Key) -> None:
+    """InputError, before hours of measuring: the file is another device's, or no profile."""
+    try:
+        old = read_profile(path)
+    except MissingFileError:
+        return
+    if old.key != key:
+        raise InputError(
+            f"{path}: it holds times of {old.key}, and this is {key}: name another --output"
+        )
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Holds the lock of a file; whoever else writes waits."""
+    import fcntl
+
+    name = f"{path}.lock"
+    try:
+        lock = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
+    except OSError as error:
+        raise InputError(f"{name} cannot be written: {reason(error)}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,329 @@
+"""What following a tuned profile costs against exhaustive measuring, at points that were not tuned.
+
+    python benchmarks/regret.py --model config.json [--model ...] [--budget 60s] [--profile FILE]
+                                [--workload NAME|FILE] [--backend NAME] [--points N] [--out FILE]
+                                [--limit SECONDS]
+    python benchmarks/regret.py --repeat --model config.json --budget 60s [--points 20]
+
+For each layer shape a grid is tuned (or --profile holds it), then every eligible backend runs with
+every valid setting at points between the grid's; the fastest of them, the profile's pick and the
+untuned default are timed again in turns. Regret is the pick's time over the fastest's. --repeat:
+the same grid is tuned twice: where the winners differ, they are timed in turns. Nothing is pruned
+here. Rows are written as they come, so that a run that is cut short keeps what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from attnctl.layer import Options
+from attnctl.model import read_model
+from attnctl.options import read_options
+from attnctl.probe import probe
+from attnctl.profile.document import read_profile
+from attnctl.profile.pick import Table
+from attnctl.registry import load
+from attnctl.tune.bench import WorkerBench
+from attnctl.tune.duration import seconds
+from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.search import Entrant, Judge
+from attnctl.tune.session import Request, _jobs, _place, tune
+from attnctl.tune.settings import BLOCK_SIZE
+from attnctl.tune.tasks import Task, plan_tasks
+from attnctl.tune.workload import Load, read_workload
+
+FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 21, 6
+
+OFF_GRID = {
+    # chat's grid is 1, 4, 16 .. by 256, 1024 ..; none of these is on it
+    "large": (
+        ("decode", 2, 700, 1),
+        ("decode", 7, 3000, 1),
+        ("decode", 24, 1500, 1),
+        ("decode", 40, 6000, 1),
+        ("decode", 150, 600, 1),
+        ("prefill", 1, 300, 300),
+        ("prefill", 1, 3000, 3000),
+        ("prefill", 2, 6000, 512),
+    ),
+    "small": (
+        ("decode", 1, 300, 1),
+        ("decode", 1, 1500, 1),
+        ("decode", 2, 700, 1),
+        ("decode", 3, 1200, 1),
+        ("decode", 6, 400, 1),
+        ("prefill", 1, 90, 90),
+        ("prefill", 1, 300, 300),
+        ("prefill", 1, 700, 200),
+    ),
+}
+
+
+class Quiet:
+    def begin(self, total):
+        print(f"tuning {total} points", flush=True)
+
+    def step(self, step):
+        best = step.measured.best()
+        shown = f"{best.backend} {best.median_us:.1f} us {best.knobs}" if best else "none"
+        print(f"  {step.done}/{step.total} {step.task.load}: {shown}", flush=True)
+
+
+def candidates_of(task, bench):
+    """Every backend with every setting, the defaults first."""
+    found = []
+    for rival in task.rivals:
+        work = msgspec.structs.replace(task.work, page=rival.page)
+        settings = bench.settings(work, rival.backend)
+        if isinstance(settings, Verdict):
+            print(f"   {rival.backend}: {settings.detail}", flush=True)
+            continue
+        for place, one in enumerate(settings):
+            page = int(one.knobs.get(BLOCK_SIZE, rival.page))
+            candidate = Candidate(
+                backend=rival.backend, knobs=one.knobs, kernel=one.kernel, page=page
+            )
+            found.append(Entrant(candidate, place, 0.0))
+    return sorted(found, key=lambda one: one.place != 0)
+
+
+def pick_of(task, table):
+    """The candidate that the profile names for this point."""
+    load = task.load
+    pick = table.pick(load.phase, load.batch, load.context, load.query)
+    page = {rival.backend: rival.page for rival in task.rivals}[pick.backend]
+    return pick, Candidate(
+        backend=pick.backend,
+        knobs=dict(pick.knobs),
+        kernel=pick.kernel,
+        page=int(pick.knobs.get(BLOCK_SIZE, page)),
+    )
+
+
+def exhaust(task, bench, judge, table, end):
+    """One row: the pick, the default and the fastest of all, timed in turns."""
+    pick, chosen = pick_of(task, table)
+    default = Candidate(backend=task.rivals[0].backend, page=task.rivals[0].page)
+    good, _ = judge.sift(bench, task, candidates_of(task, bench), None)
+    everything = {one.key: one.candidate for one in good}
+    everything.setdefault(chosen.key, chosen)
+    first = {}
+    listed = list(everything.values())
+    for start in range(0, len(listed), 32):
+        if time.monotonic() > end:
+            return None
+        times, faults = bench.time(task.work, listed[start : start + 32], FIRST_ROUNDS)
+        first |= {key: median(found) for key, found in times.items() if found}
+        for key in faults:
+            everything.pop(key, None)
+    ranked = sorted(first, key=first.__getitem__)
+    last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
+            if key in everything]  # fmt: skip
+    times, _ = bench.time(task.work, last, LAST_ROUNDS)
+    final = {key: median(found) for key, found in times.items()}
+    best = min(final, key=final.__getitem__)
+    return {
+        "shape": str(task.shape),
+        "point": str(task.load),
+        "settings": len(first),
+        "by_backend": _counts(everything[key].backend for key in first),
+        "evidence": pick.evidence,
+        "pick": chosen.key,
+        "pick_us": final.get(chosen.key),
+        "best": best,
+        "best_us": final[best],
+        "default": default.key,
+        "default_us": final.get(default.key),
+    }
+
+
+def _counts(names):
+    found = {}
+    for name in names:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def summary(rows):
+    regrets = [row["pick_us"] / row["best_us"] for row in rows if row["pick_us"]]
+    untuned = [row["default_us"] / row["best_us"] for row in rows if row["default_us"]]
+    shapes = {row["shape"] for row in rows}
+    least = min((row["settings"] for row in rows), default=0)
+
+    def said(name, ratios):
+        if not ratios:
+            return f"{name}: none"
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        return f"{name}: geometric mean {mean:.4f}, worst {max(ratios):.3f}"
+
+    print(f"{len(rows)} points off the grid over {len(shapes)} shapes, {least} settings at least")
+    print(said("regret of the profile's picks", regrets))
+    print(said("regret of the untuned defaults", untuned), flush=True)
+
+
+def tuned_profile(arguments, model, machine, registry, folder, name, resume=False):
+    """A fresh profile of a model's grid."""
+    output = str(Path(folder, f"{name}.json"))
+    asked = Request(
+        spec=read_model(model),
+        registry=registry,
+        options=read_options(registry, dtype=arguments.dtype),
+        loads=grid(arguments),
+        machine=machine,
+        backends=tuple(arguments.backend or ()),
+        ops=tuple(arguments.op or ()),
+        output=output,
+        resume=resume,
+        budget_s=seconds(arguments.budget, "--budget"),
+    )
+    report = tune(asked, Quiet())
+    for failure in report.failures[:10]:
+        print("  ", failure, flush=True)
+    return output
+
+
+def grid(arguments):
+    loads = read_workload(arguments.workload)
+    if arguments.points:
+        step = max(1, len(loads) / arguments.points)
+        loads = tuple(loads[int(n * step)] for n in range(min(arguments.points, len(loads))))
+    return loads
+
+
+def off_grid(arguments):
+    if arguments.off:
+        return read_workload(arguments.off)
+    points = OFF_GRID[arguments.scale]
+    return tuple(Load(phase=p, batch=b, context=s, query=q) for p, b, s, q in points)
+
+
+def tasks_of(arguments, model, machine, registry, loads) -> tuple[Task, ...]:
+    options = read_options(registry, dtype=arguments.dtype) or Options()
+    return plan_tasks(
+        read_model(model),
+        machine,
+        registry,
+        options,
+        loads,
+        backends=tuple(arguments.backend or ()),
+        ops=tuple(arguments.op or ()),
+    ).tasks
+
+
+def entry_of(profile, task):
+    return next((e for e in profile.entries if e.shape.full == task.shape.full), None)
+
+
+def bench_for(machine, arguments):
+    asked = Request(
+        spec=read_model(arguments.model[0]),
+        registry=load(),
+        options=Options(),
+        loads=(),
+        machine=machine,
+    )
+    return WorkerBench(_place(asked), _jobs(asked), 60.0)
+
+
+def regret(arguments, machine, registry, folder):
+    end = time.monotonic() + arguments.limit
+    rows = []
+    profiles = list(arguments.profile or ())
+    if not profiles:
+        profiles = [
+            tuned_profile(arguments, model, machine, registry, folder, f"tuned-{n}")
+            for n, model in enumerate(arguments.model)
+        ]
+    with bench_for(machine, arguments) as bench:
+        judge = Judge()
+        for model in arguments.model:
+            for task in tasks_of(arguments, model, machine, registry, off_grid(arguments)):
+                entries = [entry_of(read_profile(path), task) for path in profiles]
+                entry = next((one for one in entries if one is not None), None)
+                table = Table(entry, [rival.backend for rival in task.rivals])
+                row = exhaust(task, bench, judge, table, end)
+                if row is None:
+                    print("the time is over", flush=True)
+                    break
+                rows.append(row)
+                say(row)
+                write(arguments, rows)
+    summary(rows)
+
+
+def say(row):
+    ratio = row["pick_us"] / row["best_us"] if row["pick_us"] else float("nan")
+    untuned = row["default_us"] / row["best_us"] if row["default_us"] else float("nan")
+    print(
+        f"{row['shape']} {row['point']}: {row['settings']} settings, regret {ratio:.3f} "
+        f"(untuned {untuned:.3f}), best {row['best_us']:.1f} us {row['best']}, pick {row['pick']}",
+        flush=True,
+    )
+
+
+def write(arguments, rows):
+    if arguments.out:
+        Path(arguments.out).write_text(json.dumps(rows, indent=1))
+
+
+def repeat(arguments, machine, registry, folder):
+    """Two tunes of one grid: where their winners differ, the ratio of their times."""
+    model = arguments.model[0]
+    paths = [
+        tuned_profile(arguments, model, machine, registry, folder, f"run-{n}") for n in range(2)
+    ]
+    one, other = map(read_profile, paths)
+    rows = []
+    with bench_for(machine, arguments) as bench:
+        for task in tasks_of(arguments, model, machine, registry, grid(arguments)):
+            order = [rival.backend for rival in task.rivals]
+            first, second = (
+                pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (one, other)
+            )
+            ratio = 1.0
+            if first.key != second.key:
+                times, _ = bench.time(task.work, [first, second], LAST_ROUNDS)
+                ratio = median(times[second.key]) / median(times[first.key])
+            rows.append({"point": str(task.load), "shape": str(task.shape), "ratio": ratio,
+                         "first": first.key, "second": second.key})  # fmt: skip
+            print(f"{task.load}: {ratio:.3f} {first.key} {second.key}", flush=True)
+            write(arguments, rows)
+    differ = [row["ratio"] for row in rows if row["first"] != row["second"]]
+    worst = max((max(r, 1 / r) for r in differ), default=1.0)
+    print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--profile", action="append")
+    parser.add_argument("--workload", default="chat")
+    parser.add_argument("--off", help="a workload file of the points off the grid")
+    parser.add_argument("--scale", choices=tuple(OFF_GRID), default="large")
+    parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
+    parser.add_argument("--backend", action="append")
+    parser.add_argument("--op", action="append")
+    parser.add_argument("--dtype")
+    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds for the points off it")
+    parser.add_argument("--out")
+    parser.add_argument("--keep", help="a folder for the profiles")
+    parser.add_argument("--repeat", action="store_true")
+    arguments = parser.parse_args()
+    machine, registry = probe(), load()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.keep or scratch
+        (repeat if arguments.repeat else regret)(arguments, machine, registry, folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Every Triton kernel of ours, with its shipped defaults, on GPUs that are not here.
+
+All nine targets with every case: make compile.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import attnctl
+from attnctl.trials import BAD, SmokeReport
+from tests.compiling.compiled import compiled
+
+# one of each kind of matrix unit, and the least shared memory and registers among them
+EVERY_KERNEL = "sm_90,sm_100,sm_120,gfx942,gfx1100"
+# what the others differ in shows in the kernels that multiply
+THE_REST = "sm_80,gfx90a,gfx950,gfx1201"
+MOST_COMPILES = 200
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmokeReport, ...]:
+    cache = tmp_path_factory.mktemp("triton")
+    found = (
+        compiled(cache, "--quick", "--compile-for", EVERY_KERNEL),
+        compiled(cache, "--quick", "--compile-for", THE_REST, "--backend", "TRITON_ATTN"),
+    )
+    return tuple(report for _, report in found)
+
+
+def test_all_of_them_compile_within_the_limits(reports: tuple[SmokeReport, ...]) -> None:
+    """Shared memory, spills, matrix instructions; what fails says what and how to see it again."""
+    bad = [
+        f"{one.backend} {one.device} {trial.case}: {trial.status}: {trial.detail}"
+        for report in reports
+        for one in report.backends
+        for trial in one.trials
+        if trial.status in BAD
+    ]
+    assert bad == []
+    assert [report.exit_code for report in reports] == [0, 0]
+
+
+def test_no_kernel_is_left_out(reports: tuple[SmokeReport, ...]) -> None:
+    """Each kernel in the folder was compiled for some target: a new one needs a case."""
+    folder = Path(attnctl.__file__).parent / "kernels" / "triton"
+    written = {
+        node.name
+        for path in folder.glob("*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel")
+    }
+    launched = {
+        launch.kernel
+        for report in reports
+        for one in report.backends
+        for trial in one.trials
+        for launch in trial.launches
+    }
+    assert written - launched == set()
+    assert len(written) >= 17
+
+
+def test_the_matrix_units_own_instructions_are_used(reports: tuple[SmokeReport, ...]) -> None:
+    """Hopper's, Blackwell's, CDNA's and RDNA's, each by its name."""
+    wanted = {
+        "sm_90": "wgmma",
+        "sm_100": "tcgen05",
+        "sm_120": "mma.sync",
+        "gfx942": "v_mfma",
+        "gfx1100": "v_wmma",
+    }
+    for target, prefix in wanted.items():
+        (prefill,) = (
+            launch
+            for one in reports[0].backends
+            if (one.backend, one.device) == ("TRITON_ATTN", target)
+            for trial in one.trials
+            for launch in trial.launches
+            if launch.kernel == "prefill_kernel"
+        )
+        assert any(name.startswith(prefix) for name in prefill.matrix)
+        assert prefill.products == ("bf16",)
+
+
+def test_the_tests_compile_no_more_than_they_may(reports: tuple[SmokeReport, ...]) -> None:
+    """And every one was really compiled, by the Triton that is installed."""
+    launches = {
+        (one.device, launch.kernel, launch.variant)
+        for report in reports
+        for one in report.backends
+        for trial in one.trials
+        for launch in trial.launches
+    }
+    assert 100 <= len(launches) <= MOST_COMPILES
+    assert all(report.triton and report.torch for report in reports)

@@ -1,0 +1,85 @@
+"""Which batches of latent attention the Hopper kernel takes, and how it cuts their keys."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attnctl.kernels.triton.hopper_call import segments_for, takes
+from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
+from attnctl.kernels.triton.launch import Device
+from attnctl.ops.mla import Latent
+from attnctl.runtime import Metadata
+
+HOPPER = Device("sm_90", 132, 232448)
+
+
+def tensor(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(sizes, dtype=dtype, device="meta")
+
+
+def batch(tokens: int, length: int) -> Metadata:
+    return Metadata(
+        query_start_loc=tensor(tokens + 1, dtype=torch.int32),
+        seq_lens=tensor(tokens, dtype=torch.int32),
+        block_table=tensor(tokens, 1024, dtype=torch.int32),
+        slot_mapping=tensor(0, dtype=torch.int64),
+        max_query_len=1,
+        max_seq_len=length,
+    )
+
+
+@pytest.mark.parametrize("width", [576, 320])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bit_rows_of_deepseek_and_mistral_are_taken(width: int, dtype) -> None:
+    """512 + 64 and 256 + 64 columns, a dense cache or one whose pages lie apart."""
+    query, cache = tensor(3, 16, width, dtype=dtype), tensor(9, 64, width, dtype=dtype)
+    assert takes(query, cache, width - 64, HOPPER)
+    assert takes(query, cache[::2], width - 64, HOPPER)
+
+
+def test_other_devices_widths_dtypes_and_unaligned_rows_are_left_to_the_portable_kernels() -> None:
+    """Each differs in one thing from a batch that is taken."""
+    query, cache = tensor(3, 16, 576), tensor(9, 64, 576)
+    assert not takes(query, cache, 512, Device("sm_100", 148, 232448))
+    assert not takes(query, cache, 544, HOPPER)
+    assert not takes(query, tensor(9, 64, 576, dtype=torch.float8_e4m3fn), 512, HOPPER)
+    packed = tensor(9, 64, 656, dtype=torch.uint8)
+    assert takes(query, packed, 512, HOPPER)
+    assert not takes(query.half(), packed, 512, HOPPER)
+    assert not takes(query[..., :320], packed, 256, HOPPER)
+    assert not takes(query.float(), cache.float(), 512, HOPPER)
+    assert not takes(query, tensor(9, 64, 577)[..., :576], 512, HOPPER)
+
+
+@pytest.mark.parametrize(
+    ("programs", "keys", "segments"),
+    [
+        # two programs of one token's 128 heads: as many segments as there are multiprocessors for
+        (2, 65536, 64),
+        # a full round already: cutting would start a second one
+        (128, 65536, 1),
+        # too few keys to cut
+        (2, 64, 1),
+    ],
+)
+def test_keys_are_cut_so_that_the_rounds_of_the_device_are_full(
+    programs: int, keys: int, segments: int
+) -> None:
+    """132 multiprocessors, one program on each."""
+    assert segments_for(HOPPER, programs, keys) == segments
+
+
+def test_no_segment_is_without_a_tile_and_each_launch_of_several_is_joined() -> None:
+    """The grid names the parts of heads and the segments; the reduce pass knows as many."""
+    params = Latent(scale=0.1, kv_lora_rank=512)
+    query, cache, out = tensor(2, 128, 576), tensor(999, 64, 576), tensor(2, 128, 512)
+    slots = tensor(2, 2048, dtype=torch.int32)
+    found = sparse_launches(query, cache, slots, batch(2, 8192), params, out, None, HOPPER)
+    assert [launch.kernel.__name__ for launch in found] == ["mla_hopper_kernel", "reduce_kernel"]
+    parts, segments = found[0].grid
+    assert parts == 4
+    assert 1 < segments <= 2048 // 64
+    assert found[1].constants["SEGMENTS"] == segments
+    found = decode_launches(query, cache, batch(2, 64), params, out, None, HOPPER)
+    assert [launch.grid for launch in found] == [(4, 1)]

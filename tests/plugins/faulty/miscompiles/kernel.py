@@ -1,0 +1,73 @@
+"""Planted for a test of cross-compilation: a launch that is sound, and one for each fault."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from faulty.reference import Reference
+
+
+@triton.jit
+def multiply_kernel(A, B, C, depth, ROWS: tl.constexpr, DEPTH: tl.constexpr):  # noqa: N803
+    row = tl.arange(0, ROWS)
+    inner = tl.arange(0, DEPTH)
+    total = tl.zeros([ROWS, ROWS], tl.float32)
+    for start in range(0, depth, DEPTH):
+        a = tl.load(A + row[:, None] * depth + start + inner[None, :])
+        b = tl.load(B + (start + inner)[:, None] * ROWS + row[None, :])
+        total = tl.dot(a, b, acc=total)
+    tl.store(C + row[:, None] * ROWS + row[None, :], total)
+
+
+@triton.jit
+def hoard_kernel(A, C, SIZE: tl.constexpr):  # noqa: N803
+    """Holds every value until all are known."""
+    place = tl.arange(0, SIZE)
+    value = tl.load(A + place)
+    total = tl.sum(value, 0)
+    tl.store(C + place, value * total)
+
+
+@triton.jit
+def refuse_kernel(A):  # noqa: N803
+    tl.static_assert(False, "no such kernel")
+
+
+def tensor(dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(1 << 20, dtype=dtype, device="meta")
+
+
+class Miscompiles(Reference):
+    def write_cache(self, *_: Any) -> None:
+        """Nothing: the cache is not what is planted."""
+
+    def forward(self, query: Any, cache: Any, metadata: Any, params: Any, out: Any = None) -> Any:
+        half, total = tensor(torch.float16), tensor(torch.float32)
+        fault = params.window
+        if fault == 1:
+            multiply_kernel[(1,)](half, half, total, 4096, ROWS=64, DEPTH=64, num_warps=4)
+        if fault == 2:  # four stages of two tiles of 64 KB
+            multiply_kernel[(1,)](
+                half, half, total, 4096, ROWS=128, DEPTH=256, num_warps=8, num_stages=5
+            )
+        if fault == 3:
+            narrow = tensor(torch.float8_e4m3fn)
+            multiply_kernel[(1,)](narrow, narrow, total, 4096, ROWS=64, DEPTH=64, num_warps=4)
+        if fault == 4:
+            hoard_kernel[(1,)](total, total, SIZE=1 << 15, num_warps=1)
+        if fault == 5:
+            refuse_kernel[(1,)](half)
+        if fault == 6:
+            os.abort()
+        if fault == 7:
+            time.sleep(600)
+        return out
+
+
+RUNTIME = Miscompiles()

@@ -1,0 +1,79 @@
+"""The command: what it refuses, and what it shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnctl.render.plain import plain
+from attnctl.render.tune import tune_view
+from attnctl.tune.exchange import Verdict
+from attnctl.tune.session import tune
+from tests.commands.running import LLAMA, ROOT, run
+from tests.tune.fake import GRID, FakeBench, Silent, key, request
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--budget", "soon"), "--budget soon: not a time"),
+        (("--workload", "chatt"), "Did you mean chat"),
+        (("--backend", "TRITON_ATN"), "Did you mean TRITON_ATTN"),
+        (("--op", "page"), "Did you mean paged"),
+        (("--op", "gdn"), "no layer of the model has such an operation"),
+        (("--deterministic", "--budget", "1m"), "contradict each other"),
+        (("--timeout", "0"), "--timeout 0"),
+        (("-o", "nowhere/at/all.json"), "its folder does not exist"),
+        (("-o", "-"), "it must be a file"),
+        (("--device", "7"), "device 7"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(words: tuple[str, ...], says: str) -> None:
+    """Exit code 2, and nothing is measured."""
+    output = () if "-o" in words else ("-o", str(ROOT / "no-such-profile.json"))
+    answer = run("tune", "--model", LLAMA, *words, *output)
+    assert answer.code == 2
+    assert says in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_a_demand_that_cannot_be_met_here_is_a_no() -> None:
+    """Exit code 1, as select gives: FLASHMLA computes no plain attention."""
+    answer = run("tune", "--model", LLAMA, "--backend", "FLASHMLA", "-o", "p.json")
+    assert answer.code == 1
+    assert "none of --backend is eligible, attnctl select says why" in answer.err
+
+
+def test_the_table_says_who_won_by_how_much_and_what_failed(tmp_path: Path) -> None:
+    """One row a point, the failures, and where the profile is."""
+    output = tmp_path / "p.json"
+    faults = {
+        key(GRID[0]): Verdict(fault="wrong", detail="error 1 over budget 0.1"),
+        key(GRID[1]): Verdict(fault="crashed", detail="signal SIGSEGV"),
+    }
+    text = plain(tune_view(tune(request(output), Silent(), FakeBench(faults=faults))))
+    assert "tile=64 warps=4" in text
+    assert "0.50x TRITON_ATTN" in text
+    assert "TRITON_ATTN: wrong 3 times: error 1 over budget 0.1" in text
+    assert "TRITON_ATTN: crashed 3 times: signal SIGSEGV" in text
+    assert text.splitlines()[-1].endswith(f"the profile is {output}")
+    assert "3 of 3 points timed" in text
+
+
+def test_the_command_imports_no_torch() -> None:
+    """The parent process never does, whatever it is asked; --help costs little."""
+    script = (
+        "import sys\n"
+        "for name in ('torch', 'triton', 'numpy'): sys.modules[name] = None\n"
+        "from attnctl.cli import run\n"
+        "import attnctl.tune.session, attnctl.render.tune\n"
+        "sys.exit(run(('tune', '--help')))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "--resume" in ended.stdout
