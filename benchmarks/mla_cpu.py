@@ -20,8 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-
-from benchmarks.mla_problems import PROBLEMS, Problem, Rivals
+from mla_problems import PROBLEMS, Problem, Rivals
 
 
 def seconds(rivals: Rivals, rounds: int, clock: Callable[[], float]) -> dict[str, float]:
