@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,9 @@ HEAD_STEP = 8
 STEPS = 8
 """Looks per octave of a length; grids of timed points are coarser, and breaks are bisected."""
 LIMIT = 1 << 24
+DIGITS = 8
+WIDEST = 4096
+"""The largest head size that is tried: each one is a selection of its own."""
 EXAMPLE = "as in --sweep context=1..131072,batch=8,phase=decode"
 
 
@@ -47,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_ask(text: str) -> Ask:
     """The value of --sweep: AXIS=LOW..HIGH[,NAME=VALUE...]. InputError says what is wrong in it."""
-    fields: dict[str, int | str] = {}
+    fields: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if ".." in value:
@@ -62,6 +65,8 @@ def read_ask(text: str) -> Ask:
             raise InputError(f"--sweep {text}: {part!r} is no range and no setting: {EXAMPLE}")
     if "axis" not in fields:
         raise InputError(f"--sweep {text}: no range; {EXAMPLE}")
+    if fields["axis"] == HEAD_SIZE and fields["high"] > WIDEST:
+        raise InputError(f"--sweep {text}: head sizes go up to {WIDEST}; {EXAMPLE}")
     if fields.get("phase") == "prefill":
         fields.setdefault("query", fields.get("context", 4096))
     return msgspec.convert(fields, Ask)
@@ -226,6 +231,7 @@ def _bounds(text: str, value: str) -> dict[str, int]:
 def _count(text: str, word: str) -> int:
     """A number of 1 or more, or one in k (1024)."""
     number, kilo = (word[:-1], 1024) if word[-1:] in ("k", "K") else (word, 1)
-    if not (number.isascii() and number.isdigit()) or not 0 < int(number) * kilo <= LIMIT:
+    digits = number.isascii() and number.isdigit() and len(number) <= DIGITS
+    if not digits or not 0 < int(number) * kilo <= LIMIT:
         raise InputError(f"--sweep {text}: {word!r} is no count from 1 to {LIMIT}; {EXAMPLE}")
     return int(number) * kilo

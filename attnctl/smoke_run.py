@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -11,6 +12,7 @@ from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
 from attnctl.registry import Backend, Registry
+from attnctl.side_by_side import side_by_side
 from attnctl.smoke import (
     Plan,
     plan,
@@ -109,6 +111,9 @@ def prepare(request: Request) -> Prepared:
     plans = [plan(one, machine, cases, place) for one in backends]
     if request.quick and not request.cases:  # a case that was named is wanted
         plans = [thinned(one) for one in plans]
+    if request.every and (request.ops or request.model is not None):
+        # of the others nothing was asked
+        plans = [one for one in plans if one.runnable or one.refused] or plans
     return Prepared(request=request, plans=tuple(plans))
 
 
@@ -156,15 +161,33 @@ def run(prepared: Prepared) -> SmokeReport:
 def _trials(prepared: Prepared, said: list[Ready]) -> Iterator[tuple[int, Trial]]:
     request = prepared.request
     if request.targets is None:
-        timeout_s = request.timeout_s or CASE_S
-        for place, one in enumerate(prepared.plans):
-            for trial in run_plan(one, timeout_s, twice=request.twice):
-                yield place, trial
+        yield from _run(prepared)
         return
     from attnctl.compiling.run import run_plans
 
     timeout_s = request.timeout_s or (EVERY_KNOB_S if request.every_knob else COMPILE_S)
     yield from run_plans(prepared.plans, timeout_s, _children(), said.append)
+
+
+def _run(prepared: Prepared) -> Iterator[tuple[int, Trial]]:
+    """Interpreted plans side by side, since each keeps one core busy; then one after the other."""
+    request = prepared.request
+    timeout_s = request.timeout_s or CASE_S
+
+    def trials(waiting: deque[tuple[int, Plan]]) -> Iterator[tuple[int, Trial]]:
+        while waiting:
+            try:
+                place, one = waiting.popleft()
+            except IndexError:  # another took the last one meanwhile
+                return
+            for trial in run_plan(one, timeout_s, twice=request.twice):
+                yield place, trial
+
+    numbered = list(enumerate(prepared.plans))
+    interpreted = deque((n, one) for n, one in numbered if one.level == "interpret")
+    children = min(_children(), len(interpreted))
+    yield from side_by_side([trials(interpreted) for _ in range(children)])
+    yield from trials(deque((n, one) for n, one in numbered if one.level != "interpret"))
 
 
 def _compiled(prepared: Prepared, found: SmokeReport, said: Sequence[Ready]) -> SmokeReport:

@@ -1,18 +1,20 @@
 """Tries the adapters of latent attention on a Hopper GPU, through vLLM 0.33's extensions.
 
     PEER=FOLDER OUT=FOLDER PYTHONPATH=. python benchmarks/latent_adapter_gpu.py cases NAME
-    ... limits | times
+    ... limits | fp8 | times
 
 PEER holds, of the unpacked vLLM wheel, vllm/_flashmla_C.abi3.so, vllm/third_party/flashmla/ and
 vllm/vllm_flash_attn/ with flash_attn_interface.py and _vllm_fa3_C.abi3.so. cases: every smoke case
 of one backend against the specification, what the library computes first, in children that a fault
 of the device may end; OUT/NAME.jsonl. limits: which heads, lists and rows FlashMLA's kernels take.
+fp8: FLASHMLA over FP8 caches, where PEER or EXTENSION holds vllm/_flashmla_extension_C.abi3.so.
 times: the adapters beside the bare calls. Exit code 1 where a case is wrong.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -35,10 +37,12 @@ from attnctl.ops import mla_cases, mla_sparse_cases, mla_sparse_trial, mla_trial
 from attnctl.ops.mla import Latent
 from attnctl.ops.mla_sparse import sparse_latent_attention
 from attnctl.ops.packed_rows import pack_rows
+from attnctl.ops.paged_cases import PHASES
 
 PEER = Path(os.environ.get("PEER", "."))
 OUT = Path(os.environ.get("OUT", "."))
 FLASH3, FLASHMLA = "vllm.vllm_flash_attn", "vllm.third_party.flashmla.flash_mla_interface"
+FP8 = "vllm.v1.attention.ops.flashmla"
 BACKENDS: dict[str, tuple[Any, Any, Any]] = {
     "FLASHMLA": (FlashMla, mla_cases, mla_trial),
     "FLASH_ATTN_MLA": (FlashAttnMla, mla_cases, mla_trial),
@@ -49,6 +53,9 @@ RESTARTS = 12
 
 class Platform:
     """What vLLM's modules ask of the device."""
+
+    def is_cuda(self) -> bool:
+        return True
 
     def has_device_capability(self, wanted: int) -> bool:
         major, minor = torch.cuda.get_device_capability()
@@ -62,16 +69,22 @@ def load(name: str) -> Any:
     """vLLM's two modules without the package around them, and what is the project's own."""
     if name.startswith("attnctl."):
         return import_module(name)
-    if name not in (FLASH3, FLASHMLA):
+    if name not in (FLASH3, FLASHMLA, FP8):
         raise ModuleNotFoundError(f"{name}: left out, so that vLLM's is what runs")
     if "vllm" not in sys.modules:
         for one in ("vllm", FLASH3):
             sys.modules[one] = types.ModuleType(one)
             sys.modules[one].__path__ = [str(PEER.joinpath(*one.split(".")))]
         sys.modules[FLASH3].__path__ += [str(PEER), str(PEER / "fa"), *sys.path]
+        sys.modules["vllm"].__path__.append(os.environ.get("EXTENSION", str(PEER)))
+        sys.modules["vllm.logger"] = types.ModuleType("vllm.logger")
+        sys.modules["vllm.logger"].init_logger = logging.getLogger
         sys.modules["vllm.platforms"] = types.ModuleType("vllm.platforms")
         sys.modules["vllm.platforms"].current_platform = Platform()
-    return import_module(f"{FLASH3}.flash_attn_interface" if name == FLASH3 else name)
+    found = import_module(f"{FLASH3}.flash_attn_interface" if name == FLASH3 else name)
+    if name == FP8 and not found.is_flashmla_dense_supported()[0]:
+        raise ModuleNotFoundError(found.is_flashmla_dense_supported()[1])
+    return found
 
 
 def run_cases(name: str) -> int:
@@ -181,6 +194,25 @@ def packed_says(flashmla: Any, query: Tensor, slots: Tensor) -> str:
     error = float((found[:, 0].cpu().double() - exact)[1:].abs().max())
     says = f"error {error:.2e}, lse {float((top[:, :, 0].cpu() - lse)[1:].abs().max()):.2e}"
     return f"{says}, empty {float(found[0].abs().max())} {float(top[0].max())}"
+
+
+def fp8() -> int:
+    """Cases over FP8 caches, with the numbers of each."""
+    runtime, bad = FlashMla(load), 0
+    query, cache = drawn(1, 16, 576), torch.zeros(1, 64, 576, device="cuda")
+    asked = runtime.query_dtype(query, cache.to(torch.float8_e4m3fn))
+    print(f"queries are rounded to {asked}", flush=True)
+    for heads in (1, 8, 16, 64, 128):
+        for name, phase in PHASES.items():
+            one = mla_cases.case(**{**phase, "heads": heads, "kv_cache_dtype": "fp8_e4m3"})
+            try:
+                found = mla_trial.try_case(runtime, one, "cuda")
+                said = f"{found.verdict} {found.detail} {found}"
+                bad += found.verdict != "pass"
+            except Exception as error:  # a case that fails is what this is for
+                said, bad = f"{type(error).__name__}: {str(error)[:300]}", bad + 1
+            print(f"{name} {heads} heads: {said}", flush=True)
+    return 1 if bad else 0
 
 
 def graphed(call: Callable[[], object], rounds: int = 30) -> float:
@@ -299,6 +331,8 @@ def main(words: list[str]) -> int:
             return child(name, int(first))
         case ["limits"]:
             return limits()
+        case ["fp8"]:
+            return fp8()
         case ["times"]:
             return times()
     print(__doc__)

@@ -126,6 +126,8 @@ def test_a_sweep_is_read_with_the_workload_beside_it() -> None:
         ("context=1..4,phase=train", "no setting"),
         ("context=1..99999999999", "no count"),
         ("context=..", "no count"),
+        ("context=1..4,batch=" + "9" * 5000, "no count"),
+        ("head_size=8..1000000", "head sizes go up to 4096"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_one_sentence(text: str, words: str) -> None:

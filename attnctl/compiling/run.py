@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from threading import Thread
 
 import msgspec
 
 from attnctl.run import Worker, answers
+from attnctl.side_by_side import side_by_side
 from attnctl.smoke import Plan
 from attnctl.trials import Ready, Trial
 
@@ -32,29 +31,8 @@ def run_plans(
     for place, plan in enumerate(plans):
         yield from ((place, trial) for trial in plan.refused)
     groups = deque(_groups(plans))
-    # threads that an interrupt leaves behind end with this process, and their children with it
-    done: SimpleQueue[tuple[int, Trial] | BaseException | None] = SimpleQueue()
-
-    def serve() -> None:
-        try:
-            for found in _serve(groups, timeout_s, ready):
-                done.put(found)
-            done.put(None)
-        except BaseException as error:
-            done.put(error)
-
-    threads = [Thread(target=serve, daemon=True) for _ in range(min(children, len(groups)))]
-    for thread in threads:
-        thread.start()
-    left = len(threads)
-    while left:
-        found = done.get()
-        if isinstance(found, BaseException):
-            raise found
-        if found is None:
-            left -= 1
-        else:
-            yield found
+    children = min(children, len(groups))
+    yield from side_by_side([_serve(groups, timeout_s, ready) for _ in range(children)])
 
 
 def _groups(plans: Sequence[Plan]) -> Iterator[list[Job]]:

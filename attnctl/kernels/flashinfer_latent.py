@@ -32,14 +32,17 @@ class FlashInferLatent:
 
     def __init__(self, name: str, load: Load) -> None:
         self._name, self._load = name, load
+        self._function: Any = None
         self._workspaces: dict[torch.device, Tensor] = {}
 
     def open(self) -> Any:
         """InputError: FlashInfer cannot be loaded."""
-        try:
-            return self._load(MODULE).trtllm_batch_decode_with_kv_cache_mla
-        except (ImportError, AttributeError, OSError) as error:
-            raise InputError(f"{self._name}: FlashInfer cannot be loaded: {error}") from error
+        if self._function is None:
+            try:
+                self._function = self._load(MODULE).trtllm_batch_decode_with_kv_cache_mla
+            except (ImportError, AttributeError, OSError) as error:
+                raise InputError(f"{self._name}: FlashInfer cannot be loaded: {error}") from error
+        return self._function
 
     def decode(
         self,

@@ -10,12 +10,24 @@ from attnctl.kernels.latent_adapter import Load
 MODULES = ("flash_mla", "vllm.third_party.flashmla.flash_mla_interface")
 
 
-def open_flashmla(name: str, load: Load) -> Any:
-    """The module. InputError: none can be loaded, with every reason."""
-    reasons = []
-    for module in MODULES:
-        try:
-            return load(module)
-        except (ImportError, OSError) as error:
-            reasons.append(f"{module}: {error}")
-    raise InputError(f"{name}: FlashMLA cannot be loaded: {'; '.join(reasons)}")
+class FlashMlaModule:
+    """The module, looked for once: a failed import costs as much each time."""
+
+    def __init__(self, name: str, load: Load) -> None:
+        self._name, self._load = name, load
+        self._module: Any = None
+
+    def open(self) -> Any:
+        """InputError: none can be loaded, with every reason."""
+        if self._module is None:
+            self._module = self._find()
+        return self._module
+
+    def _find(self) -> Any:
+        reasons = []
+        for module in MODULES:
+            try:
+                return self._load(module)
+            except (ImportError, OSError) as error:
+                reasons.append(f"{module}: {error}")
+        raise InputError(f"{self._name}: FlashMLA cannot be loaded: {'; '.join(reasons)}")

@@ -92,11 +92,11 @@ def _pairs(
     one: Profile, other: Profile
 ) -> Iterator[tuple[str, tuple[Entry, Point] | None, tuple[Entry, Point] | None]]:
     sides = [
-        {(str(e.shape), p.place): (e, p) for e in side.entries for p in e.points}
+        {(e.shape.full, p.place): (e, p) for e in side.entries for p in e.points}
         for side in (one, other)
     ]
     for shape, place in dict.fromkeys((*sides[0], *sides[1])):
-        yield shape, sides[0].get((shape, place)), sides[1].get((shape, place))
+        yield str(shape), sides[0].get((shape, place)), sides[1].get((shape, place))
 
 
 def _changed(

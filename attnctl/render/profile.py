@@ -26,7 +26,7 @@ def counts_text(profile: Profile) -> str:
 def listing_view(listing: Listing) -> View:
     """One line per profile; status is how it fits the machine named at the end."""
     if not listing.profiles:
-        return (Line("no profiles: the command tune makes them, attnctl profile import adds them"),)
+        return (Line("no profiles: attnctl tune makes them, attnctl profile import adds them"),)
     columns = ("name", "origin", "device", "versions", "measured", "holds", "here")
     table = Table(columns, tuple(map(_listed, listing.profiles)))
     broken = tuple(Line(Mark(row.error, "bad")) for row in listing.profiles if row.error)

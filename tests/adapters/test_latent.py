@@ -250,3 +250,21 @@ def test_a_block_size_that_the_library_has_not_is_refused(make: Any, page: int, 
         runtime.cache_shape(4, page, 512, 64)
     assert runtime.cache_shape(4, 64, 512, 64) == (4, 64, 576)
     assert AiterMla(libraries()).cache_shape(4, 1, 512, 64) == (4, 1, 576)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_library_is_looked_for_once(name: str) -> None:
+    """A failed import looks through every folder of the path: no layer should wait for that."""
+    make, modules = LIBRARIES[name]
+    there, asked = libraries(modules), []
+
+    def load(module: str) -> Any:
+        asked.append(module)
+        return there(module)
+
+    runtime = make(load)
+    query, cache = torch.ones(2, 3, 576).bfloat16(), torch.ones(2, 64, 576).bfloat16()
+    metadata = batch(runtime, 5, 9)
+    for _ in range(3):
+        runtime.forward(query, cache, metadata, Latent(scale=0.1, kv_lora_rank=512))
+    assert len(asked) == len(set(asked))

@@ -71,7 +71,7 @@ def test_nothing_measured_says_how_to_measure() -> None:
     """Exit 1, and the command's name."""
     found = run("profile", "export", "-", *ON)
     assert (found.code, found.out) == (1, "")
-    assert "the command tune does that" in found.err
+    assert "attnctl tune --model config.json" in found.err
 
 
 def test_an_import_leaves_a_broken_entry_out_and_says_so(document: Path) -> None:

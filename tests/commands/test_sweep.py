@@ -58,7 +58,7 @@ def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> N
         (tmp_path / folder / "x").mkdir(parents=True)
         paths.append(shutil.copy(LLAMA, tmp_path / folder / "x" / "config.json"))
     words = [word for path in (*paths, GEMMA, GEMMA) for word in ("-m", str(path))]
-    found = run("select", *words, "--machine", "h200")
+    found = run("select", *words, "--machine", "h200", "--profile", "none")
     head = rows(found)["machine"]
     assert [one for one in head.split("  ") if one.strip()][2:] == [
         *("d1/x", "d2/x", "gemma-3-27b", "gemma-3-27b #2")
@@ -121,7 +121,7 @@ def test_an_unmet_demand_names_itself_and_what_would_serve() -> None:
     """The cell says which backend was demanded in vain."""
     found = run(
         *("select", "-m", LLAMA, "--machine", "h200", "--machine", "a100"),
-        *("--backend", "FLASHMLA"),
+        *("--backend", "FLASHMLA", "--profile", "none"),
     )
     assert found.code == 1
     assert "none: FLASHMLA unmet, would be FLASH_ATTN" in rows(found)["h200"]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import attnctl
+from attnctl.compiling.report import Launched
 from attnctl.trials import BAD, SmokeReport
-from tests.compiling.compiled import compiled
+from tests.compiling.compiled import compiled, compiled_around
 
 # one of each kind of matrix unit, and the least shared memory and registers among them
 EVERY_KERNEL = "sm_90,sm_100,sm_120,gfx942,gfx1100"
@@ -44,7 +45,20 @@ def test_all_of_them_compile_within_the_limits(reports: tuple[SmokeReport, ...])
     assert [report.exit_code for report in reports] == [0, 0]
 
 
-def test_no_kernel_is_left_out(reports: tuple[SmokeReport, ...]) -> None:
+@pytest.fixture(scope="module")
+def around(tmp_path_factory: pytest.TempPathFactory) -> tuple[Launched, ...]:
+    return compiled_around(tmp_path_factory.mktemp("around"), EVERY_KERNEL)
+
+
+def test_what_stands_around_a_librarys_kernel_compiles_too(around: tuple[Launched, ...]) -> None:
+    """Within the limits of every target, though no bundled backend launches it there."""
+    assert len(around) == 3 * len(EVERY_KERNEL.split(","))
+    assert [one.kernel for one in around if one.faults()] == []
+
+
+def test_no_kernel_is_left_out(
+    reports: tuple[SmokeReport, ...], around: tuple[Launched, ...]
+) -> None:
     """Each kernel in the folder was compiled for some target: a new one needs a case."""
     folder = Path(attnctl.__file__).parent / "kernels" / "triton"
     written = {
@@ -60,6 +74,7 @@ def test_no_kernel_is_left_out(reports: tuple[SmokeReport, ...]) -> None:
         for trial in one.trials
         for launch in trial.launches
     }
+    launched |= {one.kernel for one in around}
     assert written - launched == set()
     assert len(written) >= 17
 

@@ -89,7 +89,7 @@ def test_a_damaged_tape_is_probed_or_refused(folder: Path, data: bytes, sources:
 
 OPTIONS = (
     *("--dtype", "--kv-cache-dtype", "--block-size", "--tp", "--max-model-len", "--backend"),
-    *("--assume-installed", "--device", "--explain", "--machine", "--profile"),
+    *("--assume-installed", "--device", "--explain", "--machine", "--profile", "--sweep"),
 )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 from torch import Tensor
 
-from attnctl.kernels.flash import find
+from attnctl.kernels.flash import Flash, find
 from attnctl.kernels.latent_adapter import DenseAdapter, Load, State
 from attnctl.kernels.latent_tokens import split_pages
 from attnctl.ops.mla import Latent
@@ -44,6 +44,7 @@ class FlashAttnMla(DenseAdapter):
     ) -> None:
         super().__init__(load)
         self._place = place
+        self._flash: Flash | None = None
         self._split: tuple[Metadata, int, Metadata] | None = None
 
     def _takes(
@@ -82,7 +83,7 @@ class FlashAttnMla(DenseAdapter):
         if metadata.max_query_len * query.shape[1] > FEW_ROWS:
             cache, metadata = self._small(cache, metadata)
         latent, rope = cache[:, :, None, :rank], cache[:, :, None, rank:]
-        flash = find(self.name, (3,), self._load)
+        flash = self._flash = self._flash or find(self.name, (3,), self._load)
         if flash.carried:
             return flash.function(
                 query[..., rank:],

@@ -6,13 +6,14 @@ FP8 keys with FP8 queries. What it does not take runs on the bundled kernels.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashmla import open_flashmla
-from attnctl.kernels.latent_adapter import DenseAdapter, State
+from attnctl.kernels.flashmla import FlashMlaModule
+from attnctl.kernels.latent_adapter import DenseAdapter, Load, State
 from attnctl.kernels.latent_tokens import each_token, split_pages
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
@@ -26,7 +27,12 @@ class FlashMla(DenseAdapter):
 
     name = "FLASHMLA"
     block_multiple = PAGE
-    _planned: tuple[Metadata, tuple[int, ...], Metadata, Any] | None = None
+
+    def __init__(self, load: Load = import_module) -> None:
+        super().__init__(load)
+        self._flashmla = FlashMlaModule(self.name, load)
+        self._asked, self._extension = False, None
+        self._planned: tuple[Metadata, tuple[int, ...], Metadata, Any] | None = None
 
     def query_dtype(self, query: Tensor, cache: Tensor) -> torch.dtype:
         """What a query is rounded to."""
@@ -41,7 +47,7 @@ class FlashMla(DenseAdapter):
             return self._fp8() is not None
         if cache.dtype is not query.dtype or query.element_size() != 2:
             return False
-        open_flashmla(self.name, self._load)
+        self._flashmla.open()
         return True
 
     def _library(
@@ -59,7 +65,7 @@ class FlashMla(DenseAdapter):
         }
         fp8 = self._fp8() if cache.element_size() == 1 else None
         if fp8 is None:
-            module = open_flashmla(self.name, self._load)
+            module = self._flashmla.open()
             found, top = module.flash_mla_with_kvcache(
                 q=query[:, None], tile_scheduler_metadata=plan, **common
             )
@@ -84,7 +90,7 @@ class FlashMla(DenseAdapter):
             flat = each_token(metadata, tokens)
             fp8 = self._fp8() if cache.element_size() == 1 else None
             if fp8 is None:
-                plan, _ = open_flashmla(self.name, self._load).get_mla_metadata()
+                plan, _ = self._flashmla.open().get_mla_metadata()
             else:
                 plan = fp8.get_mla_metadata_dense_fp8(flat.seq_lens, heads, 1)
             held = self._planned = (metadata, shape, flat, plan)
@@ -92,10 +98,13 @@ class FlashMla(DenseAdapter):
 
     def _fp8(self) -> Any:
         """vLLM's dense FP8 kernels, None without them."""
-        try:
-            return self._load(FP8_MODULE)
-        except (ImportError, OSError):
-            return None
+        if not self._asked:
+            self._asked = True
+            try:
+                self._extension = self._load(FP8_MODULE)
+            except (ImportError, OSError):
+                self._extension = None
+        return self._extension
 
 
 def narrowed(query: Tensor, dtype: torch.dtype) -> Tensor:

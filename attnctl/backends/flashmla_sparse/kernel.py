@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashmla import open_flashmla
+from attnctl.kernels.flashmla import FlashMlaModule
 from attnctl.kernels.latent_adapter import Load, SparseAdapter, State
 from attnctl.kernels.latent_rows import PACKED
 from attnctl.kernels.latent_tokens import least, more_heads, one_stride
@@ -34,6 +34,7 @@ class FlashMlaSparse(SparseAdapter):
 
     def __init__(self, load: Load = import_module) -> None:
         super().__init__(load)
+        self._flashmla = FlashMlaModule(self.name, load)
         self._planned: tuple[tuple[object, ...], Any] | None = None
 
     def cache_shape(
@@ -55,7 +56,7 @@ class FlashMlaSparse(SparseAdapter):
             return False
         if least(HEADS, heads) is None:
             return False
-        open_flashmla(self.name, self._load)
+        self._flashmla.open()
         return True
 
     def _library(
@@ -65,7 +66,7 @@ class FlashMlaSparse(SparseAdapter):
         width = least(HEADS, heads)
         assert width is not None
         query = more_heads(query, width)
-        module = open_flashmla(self.name, self._load)
+        module = self._flashmla.open()
         if cache.dtype is torch.uint8:
             found, top = module.flash_mla_with_kvcache(
                 q=query[:, None],

@@ -1,4 +1,7 @@
-"""GDN_ATTN: the gated delta rule of Qwen3-Next and, with a gate per channel, of Kimi Linear."""
+"""GDN_ATTN: the gated delta rule of Qwen3-Next and, with a gate per channel, of Kimi Linear.
+
+Triton on a GPU; on a processor C++ that is built on first use, or torch without a compiler.
+"""
 
 from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (

@@ -14,3 +14,5 @@ MORE = (
         for tokens in ("2048", "1+1")
     ),
 )
+# a gate per channel keeps more at once than these have registers for: slower there, and right
+SPILLS = {"sm_12": 3072, "gfx11": 3328, "gfx12": 3328}

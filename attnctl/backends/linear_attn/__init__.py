@@ -1,4 +1,7 @@
-"""LINEAR_ATTN: lightning attention, linear with a decay per head (MiniMax, Bailing)."""
+"""LINEAR_ATTN: lightning attention, linear with a decay per head (MiniMax, Bailing).
+
+Triton on a GPU; on a processor C++ that is built on first use, or torch without a compiler.
+"""
 
 from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (

@@ -1,4 +1,7 @@
-"""MAMBA1_ATTN: the selective scan of Mamba 1, Jamba and Falcon Mamba."""
+"""MAMBA1_ATTN: the selective scan of Mamba 1, Jamba and Falcon Mamba.
+
+Triton on a GPU; on a processor C++ that is built on first use, or torch without a compiler.
+"""
 
 from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (

@@ -1,4 +1,7 @@
-"""MAMBA2_ATTN: the state-space duality of Mamba 2 and of the hybrids built on it."""
+"""MAMBA2_ATTN: the state-space duality of Mamba 2 and of the hybrids built on it.
+
+Triton on a GPU; on a processor C++ that is built on first use, or torch without a compiler.
+"""
 
 from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (

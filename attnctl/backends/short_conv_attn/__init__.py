@@ -1,4 +1,7 @@
-"""SHORT_CONV_ATTN: the gated short convolution of LFM2."""
+"""SHORT_CONV_ATTN: the gated short convolution of LFM2.
+
+Triton on a GPU; on a processor C++ that is built on first use, or torch without a compiler.
+"""
 
 from attnctl.registry import Backend, Rank, Rival
 from attnctl.requirements import (

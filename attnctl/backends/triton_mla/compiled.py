@@ -16,3 +16,5 @@ MORE = (
     f"mla({_PREFILL},heads=40,lora=256,rope=32,nope=64,v=64)",
     "merge_states(tokens=64,v=512)",
 )
+# rows of 512 columns are more than RDNA 3's registers hold: slow there, and right
+SPILLS = {"gfx11": 1792}

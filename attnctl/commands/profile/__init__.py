@@ -1,6 +1,6 @@
 """Profiles of timings: exchanged, shown, compared, checked.
 
-A profile holds what `tune` measured on one kind of device. `select` and the library use the
+A profile holds what `attnctl tune` measured on one kind of device. `select` and the library use the
 first that fits: one that is named, then your own, then those that are shipped with attnctl.
 """
 

@@ -49,7 +49,7 @@ def command(
         remark(sentence)
     if not found:
         here = key_of(where.machine, where.gpu)
-        remark(f"nothing was measured on {here}; the command tune does that")
+        remark(f"nothing was measured on {here}; do it with: attnctl tune --model config.json")
         raise typer.Exit(Exit.NO)
     profile = found[0].profile
     if name is not None:

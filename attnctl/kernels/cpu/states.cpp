@@ -63,8 +63,8 @@ struct Conv {
   Pool pool;
   i64 column_step, channel_step, length, drafts;
   View x, out;
-  const float *weight, *bias;  // weight: [taps][channels]
-  i64 channels, taps, silu;
+  const u8 *weight, *bias;  // weight: [channels][taps]
+  i64 weight_type, bias_type, channels, taps, silu;
 };
 
 // ---- the batch ----
@@ -248,9 +248,9 @@ INLINE i64 parts_of(i64 rows, i64 least_rows, i64 items, i64 threads) {
   return most(1, least(wanted, rows / least_rows));
 }
 
+// threads that are worth waking: each has work for some microseconds
 INLINE int team(i64 threads, i64 items, double operations) {
-  // waking threads costs as much as this many operations
-  return operations < 40000 ? 1 : (int)least(threads, items);
+  return (int)least(least(threads, items), 1 + (i64)(operations / 100000));
 }
 
 INLINE i64 share(i64 items, i64 threads) { return most(1, items / (16 * threads)); }
@@ -276,7 +276,8 @@ static void recur(Op& op, const Batch& batch, const Pool& pool, const Row& row, 
   i64 size = SIZES[pool.type], last = keep_of(batch, row, 0);
   float* carried = op.carried;
   // a single token's state goes from slot to slot
-  bool direct = row.count == 1 && pool.type == TYPE_F32 && wide == width && padded == n && last >= 0;
+  bool direct = row.count == 1 && pool.type == TYPE_F32 && last >= 0;
+  direct = direct && wide == width && padded == n;
   for (i64 t = 0; t < row.count; t += CHUNK) {
     Stretch s = {row.first + t, least(CHUNK, row.count - t), head, begin, end};
     op.make_ready(s);
@@ -296,8 +297,10 @@ static void recur(Op& op, const Batch& batch, const Pool& pool, const Row& row, 
       for (i64 j = 0; j < s.count; j++) {
         op.step(j, {r, stop}, carried, wide, carried, wide);
         i64 kept = keep_of(batch, row, t + j);
-        for (i64 i = r; kept >= 0 && i < real; i++)
-          write_row(slot_at(pool, kept, at) + i * width * size, pool.type, width, carried + i * wide);
+        for (i64 i = r; kept >= 0 && i < real; i++) {
+          u8* to = slot_at(pool, kept, at) + i * width * size;
+          write_row(to, pool.type, width, carried + i * wide);
+        }
       }
     }
     op.finish(s);
@@ -420,8 +423,8 @@ struct GdnRows {
   void to_gate(float* g, i64 n, i64 head, i64 bias_step) {
     if (call.a_log) {
       float rate = -exp_of(splat(call.a_log[head]))[0];
-      const float* bias = call.dt_bias ? call.dt_bias + head * (call.channels ? width : 1) : nullptr;
-      for (i64 i = 0; bias && i < n; i++) g[i] += bias[i * bias_step];
+      const float* bias = call.dt_bias + head * (call.channels ? width : 1);
+      for (i64 i = 0; call.dt_bias && i < n; i++) g[i] += bias[i * bias_step];
       over(g, ceil_to(n, LANES), [=](vf x) { return rate * softplus_of(x); });
     }
     over(g, ceil_to(n, LANES), [](vf x) { return exp_of(x); });
@@ -619,7 +622,8 @@ constexpr i64 TOGETHER = 65536;               // numbers of the states of heads 
 
 // Heads of one group advance together: they share queries, keys and the products of the two.
 // Source: read_query and read_key give a token's, read_steps the heads' decays and what the values
-// are multiplied with, load_state and save_state one [depth][columns] in panels, leave(token, ...) an output.
+// are multiplied with, load_state and save_state one [depth][columns] in panels, leave(token, ...)
+// an output.
 template <class Source>
 struct Spans {
   const Source& source;
@@ -703,11 +707,13 @@ struct Spans {
         product<false>(depth, queries + i * deep, deep, held, PANEL, o + i * PANEL, PANEL);
         for (i64 x = i; x < i + MR; x++)
           over(o + x * PANEL, PANEL, [=](vf y) { return y * since[x]; });
-        product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL, PANEL);
+        product<true>(least(i + MR, n), scores + i * ACROSS, ACROSS, v, PANEL, o + i * PANEL,
+                      PANEL);
       }
       for (i64 j = 0; j < n; j++) over(v + j * PANEL, PANEL, [=](vf x) { return x * last[j]; });
       for (i64 d = 0; d < depth; d += MR)
-        product<true>(n, keys + d * ACROSS, ACROSS, v, PANEL, held + d * PANEL, PANEL, since[n - 1]);
+        product<true>(n, keys + d * ACROSS, ACROSS, v, PANEL, held + d * PANEL, PANEL,
+                      since[n - 1]);
     }
   }
 
@@ -841,7 +847,8 @@ struct Mamba2Rows {
   }
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
-    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    if (!row.verified && row.count >= WORTHWHILE)
+      return spans.run(call.batch, row, head, begin, end);
     for (i64 h = head; h < head + spans.heads; h++)
       recur(*this, call.batch, call.pool, row, h, call.width_v, begin, end);
   }
@@ -1000,15 +1007,16 @@ struct LinearColumns {
     i64 d = 0;
     for (i64 c = 0; c < n; c += LANES) store(o + c, (vf){});
     for (; d + 2 <= call.width; d += 2)
-      advance_keys<2>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
-                      keep, o);
+      advance_keys<2>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d,
+                      v, keep, o);
     if (d < call.width)
-      advance_keys<1>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d, v,
-                      keep, o);
+      advance_keys<1>(from + d * from_step, from_step, to + d * to_step, to_step, n, q + d, k + d,
+                      v, keep, o);
   }
 
   void run(const Row& row, i64 head, i64 begin, i64 end) {
-    if (!row.verified && row.count >= WORTHWHILE) return spans.run(call.batch, row, head, begin, end);
+    if (!row.verified && row.count >= WORTHWHILE)
+      return spans.run(call.batch, row, head, begin, end);
     const Pool& pool = call.pool;
     i64 n = end - begin, padded = ceil_to(n, LANES), first = keep_of(call.batch, row, 0);
     bool direct = row.count == 1 && pool.type == TYPE_F32 && padded == n && first >= 0;
@@ -1047,7 +1055,9 @@ constexpr i64 TAPS = 4;
 // One block's weights as [TAPS + 1][BLOCK], the bias in the last row, zeros past the channels.
 static void lay_taps(const Conv& call, i64 begin, float* to) {
   i64 taps = call.taps, n = least(BLOCK, call.channels - begin), c = 0;
-  const float* weight = call.weight + begin * taps;
+  alignas(64) float weight[TAPS * BLOCK];
+  read_row(call.weight + begin * taps * SIZES[call.weight_type], call.weight_type, n * taps, weight,
+           ceil_to(n * taps, LANES));
   for (; taps == 4 && c + 8 <= n; c += 8) {
     const v8_any* w = (const v8_any*)(weight + 4 * c);
     v8 a = w[0], b = w[1], d = w[2], e = w[3];
@@ -1061,7 +1071,8 @@ static void lay_taps(const Conv& call, i64 begin, float* to) {
   }
   for (; c < BLOCK; c++)
     for (i64 i = 0; i < taps; i++) to[i * BLOCK + c] = c < n ? weight[c * taps + i] : 0;
-  for (c = 0; c < BLOCK; c++) to[TAPS * BLOCK + c] = call.bias && c < n ? call.bias[begin + c] : 0;
+  const u8* bias = call.bias ? call.bias + begin * SIZES[call.bias_type] : nullptr;
+  read_row(bias, call.bias_type, bias ? n : 0, to + TAPS * BLOCK, BLOCK);
 }
 
 struct ConvItem {
@@ -1091,11 +1102,20 @@ static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* 
   const Row& row = it.row;
   i64 slot = row.slots[0], settled = call.length - call.drafts;
   i64 kept = least(settled + (row.verified ? row.count - 1 : 0), call.length);
+  bool dense = call.channel_step == 1, alike = dense && call.x.type == call.pool.type;
   for (i64 j = 0; j < kept; j++) {
-    i64 token = row.count - kept + j;
-    if (token >= 0)
-      read_view(call.x, row.first + token, 0, it.begin, it.n, column, it.wide);
-    else if (row.initial >= 0) read_column(call, slot, settled + accepted - 1 + token, it, column);
+    i64 token = row.count - kept + j, old = settled + accepted - 1 + token;
+    bool known = token < 0 && row.initial >= 0;
+    // as it lies there, where nothing has to be converted
+    if (token >= 0 ? alike : known && dense) {
+      const u8* from = token >= 0 ? place(call.x, row.first + token, 0, it.begin)
+                                  : slot_at(call.pool, slot, old * call.column_step + it.begin);
+      __builtin_memcpy(slot_at(call.pool, slot, j * call.column_step + it.begin), from,
+                       (usize)(it.n * SIZES[call.pool.type]));
+      continue;
+    }
+    if (token >= 0) read_view(call.x, row.first + token, 0, it.begin, it.n, column, it.wide);
+    else if (known) read_column(call, slot, old, it, column);
     else for (i64 c = 0; c < it.wide; c++) column[c] = 0;
     write_column(call, slot, j, it, column);
   }
@@ -1104,8 +1124,13 @@ static void shift_in(const Conv& call, const ConvItem& it, i64 accepted, float* 
 // One token's channels; ring: the last W tokens as float, this one's row being filled.
 template <i64 W, class T, bool SILU>
 INLINE void convolve(const ConvItem& it, const u8* x, u8* out, i64 type, const float* taps,
-                     float* const* ring) {
+                     float* const* ring, i64 x_ahead, i64 out_ahead) {
   for (i64 c = 0; c < it.n; c += LANES) {
+    if (c * T::size % 64 == 0) {
+      // the next tokens lie in other pages, of which the processor fetches nothing by itself
+      __builtin_prefetch(x + x_ahead + c * T::size);
+      __builtin_prefetch(out + out_ahead + c * T::size, 1);
+    }
     i64 left = it.n - c;
     vf now = left >= LANES ? T::read(x + c * T::size) : read_part<T>(x + c * T::size, left);
     store(ring[W - 1] + c, now);
@@ -1142,8 +1167,12 @@ static void convolve_item(const Conv& call, const ConvItem& it, i64 accepted, co
   const u8* x = place(call.x, it.row.first, 0, it.begin);
   u8* out = (u8*)place(call.out, it.row.first, 0, it.begin);
   for (i64 t = 0; t < it.row.count; t++, x += x_step, out += out_step) {
-    if (call.silu) convolve<W, T, true>(it, x, out, call.out.type, taps, ring);
-    else convolve<W, T, false>(it, x, out, call.out.type, taps, ring);
+    i64 x_ahead = 4 * x_step, out_ahead = 4 * out_step;
+    if (call.silu) {
+      convolve<W, T, true>(it, x, out, call.out.type, taps, ring, x_ahead, out_ahead);
+    } else {
+      convolve<W, T, false>(it, x, out, call.out.type, taps, ring, x_ahead, out_ahead);
+    }
     float* oldest = ring[0];
     for (i64 i = 0; i < W - 1; i++) ring[i] = ring[i + 1];
     ring[W - 1] = oldest;
@@ -1188,25 +1217,29 @@ extern "C" {
 
 i64 attnctl_gdn(const Gdn* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<GdnRows>(*a, a->v_heads, a->width_v, 16, 4.0 * a->v_heads * a->width * a->width_v);
+  double numbers = (double)a->v_heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<GdnRows>(*a, a->v_heads, a->width_v, 16, 4 * numbers);
   return wrong;
 }
 
 i64 attnctl_mamba1(const Mamba1* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<Mamba1Rows>(*a, 1, a->channels, 64, 20.0 * a->channels * a->width);
+  double numbers = (double)a->channels * (double)a->width;
+  if (!wrong) run_all<Mamba1Rows>(*a, 1, a->channels, 64, 20 * numbers);
   return wrong;
 }
 
 i64 attnctl_mamba2(const Mamba2* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<Mamba2Rows>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  double numbers = (double)a->heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<Mamba2Rows>(*a, a->heads, a->width_v, 32, 3 * numbers);
   return wrong;
 }
 
 i64 attnctl_linear(const Linear* a) {
   i64 wrong = check(a->batch, a->batch.columns);
-  if (!wrong) run_all<LinearColumns>(*a, a->heads, a->width_v, 32, 3.0 * a->heads * a->width * a->width_v);
+  double numbers = (double)a->heads * (double)(a->width * a->width_v);
+  if (!wrong) run_all<LinearColumns>(*a, a->heads, a->width_v, 32, 3 * numbers);
   return wrong;
 }
 

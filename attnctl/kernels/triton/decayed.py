@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.triton.state_fit import fitted
 from attnctl.kernels.triton.state_rows import (
     chunk_of_row,
     chunk_slot,
@@ -243,6 +244,7 @@ KNOBS: dict[str, Any] = {
     "warps": 4,
     "stages": 3,
     "chunk": 64,
+    "wide_chunk": 64,
     "steps_warps": 4,
     "constant_rows": 64,
     "constant_warps": 4,
@@ -276,6 +278,7 @@ def run(
     knobs: dict[str, Any] = KNOBS,
 ) -> None:
     """q, k: [T, Hk, D]. v: [T, H, Dv]. rate: [H]. state_strides: of Dv and D inside a head."""
+    knobs = fitted(knobs, q.device)
     heads, width_v = v.shape[1:]
     groups, width = q.shape[1:]
     prefix = "constant_" if dt is None else ""
@@ -284,7 +287,7 @@ def run(
     )
     block = max(triton.next_power_of_2(width), 16)
     if block > 128:
-        warps, stages, chunk = 8, 1, min(chunk, 64)
+        warps, stages, chunk = 8, 1, min(chunk, knobs["wide_chunk"])
     part = max(min(triton.next_power_of_2(width_v), 256 if interpreting() else rows), 16)
     shape: dict[str, Any] = {
         "HEADS": heads,

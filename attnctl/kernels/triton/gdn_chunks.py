@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton.gdn_prepare import prepare_kernel
 from attnctl.kernels.triton.kda_prepare import prepare_channels_kernel, totals_kernel
+from attnctl.kernels.triton.state_fit import fitted
 from attnctl.kernels.triton.state_rows import (
     chunk_slot,
     constant,
@@ -157,6 +158,7 @@ def run(
     knobs: dict[str, Any] = KNOBS,
 ) -> None:
     """Every row that is not under verification. Tensors with a dense last dimension."""
+    knobs = fitted(knobs, inputs.q.device)
     q, k, v = inputs.q, inputs.k, inputs.v
     tokens, heads, width_v = v.shape
     width = q.shape[2]

@@ -103,7 +103,9 @@ def sparse_launches(
     if tiles is None and takes(query, cache, rank, gpu):
         return hopper_launches(query, cache, slots, metadata, params, out, lse, gpu)
     tokens, heads, width = query.shape
-    tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
+    packed = cache.dtype is torch.uint8
+    widths = (rank, width - rank, query.element_size())
+    tiles = tiles or latent_tiles(gpu, heads, *widths, packed=packed)
     parts = -(-heads // tiles.rows)
     segments = segments or segments_of(gpu, tokens * parts, slots.shape[1])
     partial = partial_for(out, segments)

@@ -17,6 +17,12 @@ from attnctl.kernels.triton.launch import Device, Launch, Tiles
 MAX_SEGMENTS = 32
 """Segments of a row's keys at most: what a program of the reduce pass holds in registers."""
 
+SMALL_BLOCK_BYTES = 101376
+"""Shared memory of consumer NVIDIA GPUs: compiled there, 32 rows of 512 + 64 take 1 KB more."""
+
+RDNA = ("gfx11", "gfx12")
+"""Archs with 256 registers a thread: the smallest tile spills least (smoke --compile-for)."""
+
 LEAST_KEYS = 64
 """Keys of a segment at least: fewer cost more in the reduce pass than they save."""
 
@@ -51,18 +57,28 @@ def power(number: int, least: int = 16) -> int:
     return max(least, 1 << max(number - 1, 0).bit_length())
 
 
-def latent_tiles(device: Device, heads: int, rank: int, rope: int, item_bytes: int) -> Tiles:
+def latent_tiles(
+    device: Device, heads: int, rank: int, rope: int, item_bytes: int, *, packed: bool = False
+) -> Tiles:
     """The largest tile that fits the shared memory. ValueError where the smallest does not.
 
-    Up to 64 heads share a tile where the running sum leaves registers to the rest.
+    Up to 64 heads share a tile where the running sum leaves registers to the rest. packed: keys are
+    widened from packed FP8 rows, which takes registers too.
     """
     row = (power(rank) + (power(rope) if rope else 0)) * item_bytes
     rows = min(power(heads), 64 if item_bytes <= 2 else 16)
-    keys, stages = 32, 2
+    keys, stages, warps = 32, 2, 0
+    if device.shared_memory_bytes <= SMALL_BLOCK_BYTES:
+        rows = min(rows, 16)
+    if device.arch.startswith(RDNA):
+        rows, keys, stages, warps = 16, 16, 1, 8
+    elif packed and device.arch.startswith("gfx"):
+        keys = 16
     while True:
         weights = rows * keys * item_bytes
         if (rows + stages * keys) * row + weights <= device.shared_memory_bytes:
-            return Tiles(rows, keys, 8 if rows * power(rank) >= 64 * 256 else 4, stages)
+            warps = warps or (8 if rows * power(rank) >= 64 * 256 else 4)
+            return Tiles(rows, keys, warps, stages)
         if stages > 1:
             stages -= 1
         elif rows > 16:
