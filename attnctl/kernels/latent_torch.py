@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_rows import read_rows
+from attnctl.ops.merge_states import merge_attn_states
 from attnctl.ops.mla import Latent, softmax_lse
 from attnctl.ops.mla_sparse import valid_slots
 from attnctl.ops.packed_rows import plain_rows
@@ -90,3 +91,19 @@ def sparse(
         weights, top = softmax_lse(logits.masked_fill(~valid[:, None], -torch.inf))
         out[part] = (weights @ rows[..., :rank]).to(out.dtype)
         lse[part] = top
+
+
+class TorchLatent:
+    """attnctl.kernels.cpu.latent.LatentKernels without a compiler."""
+
+    name = "torch"
+    absorbed = staticmethod(absorbed)
+    sparse = staticmethod(sparse)
+    uncompressed = staticmethod(uncompressed)
+
+    def merge(
+        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor, out: Tensor, lse: Tensor
+    ) -> None:
+        merged, top = merge_attn_states(out_a, lse_a, out_b, lse_b, dtype=torch.float32)
+        out.copy_(merged)
+        lse.copy_(top)

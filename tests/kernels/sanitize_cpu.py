@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from attnctl.kernels.cpu import paged, state_call
+from attnctl.kernels.cpu import latent, paged, state_call
 from attnctl.kernels.cpu.build import build, compilers, isa_flags
 from attnctl.ops.case import Value
 from attnctl.probe.cpu import probe_cpu
@@ -33,6 +33,41 @@ CASES: tuple[dict[str, Value], ...] = (
     {"kv_cache_dtype": "fp8_e5m2", "head_size": 40},
     {"kv_cache_dtype": "int8_per_token_head", "head_size": 72},
 )
+
+
+LATENT: tuple[tuple[str, dict[str, Value]], ...] = (
+    ("mla", {"queries": "3+0+1", "contexts": "130+9+700"}),
+    ("mla", {"lora": 192, "rope": 24, "heads": 5, "dtype": "float32"}),
+    ("mla", {"form": "uncompressed", "queries": "70+2", "contexts": "70+33", "chunk": 16}),
+    ("mla", {"kv_cache_dtype": "fp8_e4m3"}),
+    ("mla_sparse", {"picks": "stray", "topk": 129, "heads": 20}),
+    ("mla_sparse", {"picks": "nothing", "kv_cache_dtype": "fp8_ds_mla", "lora": 256}),
+    ("mla_sparse", {"picks": "indexer", "kv_cache_dtype": "fp8_ds_mla"}),
+    ("indexer", {"index_heads": 5, "head_dim": 256, "queries": "9+1", "contexts": "9+2100"}),
+    ("indexer", {"query_dtype": "fp8_e4m3", "head_dim": 40, "topk": 3000, "contexts": "1+15+33"}),
+    ("merge_states", {}),
+)
+
+
+def run_latent(paged: str, latent: str, indexer: str) -> int:
+    import torch
+
+    from attnctl.backends.cpu_mla.kernel import CpuMla
+    from attnctl.backends.cpu_mla_sparse.kernel import CpuMlaSparse
+    from attnctl.kernels.cpu.indexer_call import NativeIndexer
+    from attnctl.kernels.cpu.latent_call import NativeLatent
+    from attnctl.ops.catalog import case_of, try_case
+
+    torch.set_num_threads(3)
+    wrong, dense, sparse = 0, CpuMla(), CpuMlaSparse()
+    dense._kernels = NativeLatent(latent, paged)
+    sparse._kernels = dense._kernels, NativeIndexer(indexer)
+    for op, changes in LATENT:
+        backend = sparse if op in ("mla_sparse", "indexer") else dense
+        result = try_case(backend, case_of(op, changes), "cpu")
+        print(result.verdict, op, changes, flush=True)
+        wrong += result.verdict != "pass"
+    return min(wrong, 1)
 
 
 def run_cases(library: str) -> int:
@@ -70,22 +105,30 @@ def run_states(library: str) -> int:
 
 
 def main() -> int:
-    if len(sys.argv) == 3:
-        return (run_states if sys.argv[1] == "states" else run_cases)(sys.argv[2])
+    if len(sys.argv) > 2:
+        runs = {"paged": run_cases, "latent": run_latent, "states": run_states}
+        return runs[sys.argv[1]](*sys.argv[2:])
     environ = dict(os.environ)
     cpu = probe_cpu(RealHost(), Ledger())
-    sources = {"paged": paged.SOURCE, "states": state_call.SOURCE}
+    sources = {
+        "paged": (paged.SOURCE,),
+        "latent": (paged.SOURCE, latent.LATENT_SOURCE, latent.INDEXER_SOURCE),
+        "states": (state_call.SOURCE,),
+    }
     with tempfile.TemporaryDirectory() as folder:
         environ["XDG_CACHE_HOME"] = folder
-        for name, source in sources.items():
-            made = build(source, (*isa_flags(cpu.arch, cpu.isa), *FLAGS), environ)
-            if made.path is None or FLAGS[-1] not in made.finding.found:
-                print(made.finding.found)
-                return 1
+        for name, files in sources.items():
+            paths = []
+            for source in files:
+                made = build(source, (*isa_flags(cpu.arch, cpu.isa), *FLAGS), environ)
+                if made.path is None or FLAGS[-1] not in made.finding.found:
+                    print(made.finding.found)
+                    return 1
+                paths.append(made.path)
             asked = [*compilers(environ)[0], "-print-file-name=libasan.so"]
             found = subprocess.run(asked, capture_output=True, text=True, check=True)
             preload = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
-            line = [sys.executable, "-m", "tests.kernels.sanitize_cpu", name, made.path]
+            line = [sys.executable, "-m", "tests.kernels.sanitize_cpu", name, *paths]
             status = subprocess.run(line, env={**environ, **preload}, check=False).returncode
             if status:
                 return status

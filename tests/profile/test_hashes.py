@@ -52,9 +52,10 @@ def test_the_hash_does_not_depend_on_where_the_kernels_lie(copied: Path) -> None
     ("edited", "hit", "spared"),
     [
         ("triton/decode.py", {"TRITON_ATTN", "TRITON_ATTN_DIFFKV"}, {"CPU_ATTN"}),
-        ("cpu/paged.cpp", {"CPU_ATTN"}, {"TRITON_ATTN", "CPU_MLA", "GDN_ATTN"}),
+        ("cpu/paged.cpp", {"CPU_ATTN", "CPU_MLA"}, {"TRITON_ATTN", "TRITON_MLA", "GDN_ATTN"}),
+        ("cpu/latent.cpp", {"CPU_MLA", "CPU_MLA_SPARSE"}, {"TRITON_MLA", "CPU_ATTN", "GDN_ATTN"}),
         ("cpu/states.cpp", {"GDN_ATTN", "SHORT_CONV_ATTN"}, {"TRITON_ATTN", "CPU_ATTN"}),
-        ("cpu/vectors.h", {"GDN_ATTN", "CPU_ATTN"}, {"TRITON_ATTN", "CPU_MLA"}),
+        ("cpu/vectors.h", {"GDN_ATTN", "CPU_ATTN", "CPU_MLA"}, {"TRITON_ATTN", "TRITON_MLA"}),
         ("triton/gdn.py", {"GDN_ATTN"}, {"MAMBA1_ATTN", "MAMBA2_ATTN", "TRITON_ATTN"}),
         ("eager/mamba1.py", {"MAMBA1_ATTN"}, {"MAMBA2_ATTN", "GDN_ATTN"}),
         ("triton/state_rows.py", {"MAMBA1_ATTN", "MAMBA2_ATTN"}, {"TRITON_ATTN", "CPU_ATTN"}),

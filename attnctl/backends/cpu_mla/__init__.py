@@ -1,4 +1,4 @@
-"""CPU_MLA: latent attention on a processor, in plain torch (float32) so far."""
+"""CPU_MLA: latent attention on a processor, in C++ or, without a compiler, torch."""
 
 from attnctl.registry import Backend, Rank
 from attnctl.requirements import (

@@ -1,23 +1,39 @@
-"""CPU_MLA's runtime: vectorised torch in float32, on any processor for which torch is built."""
+"""CPU_MLA's runtime: C++ kernels built on first use, or torch where there is no compiler."""
 
 from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_dense import DenseLatent
-from attnctl.kernels.latent_torch import absorbed, uncompressed
-from attnctl.ops.merge_states import merge_attn_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
+if TYPE_CHECKING:
+    from attnctl.findings import Finding
+    from attnctl.kernels.cpu.latent import LatentKernels
+    from attnctl.probe.host import Host
+
 
 class CpuMla(DenseLatent):
-    """MlaRuntime on the processor."""
+    """MlaRuntime on the processor. The kernels are built, or found built, at the first call."""
 
     name = "CPU_MLA"
-    _attend = staticmethod(uncompressed)
+
+    def __init__(self, host: Host | None = None) -> None:
+        self._host = host
+        self._kernels: LatentKernels | None = None
+        self._finding: Finding | None = None
+
+    def finding(self) -> Finding:
+        """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
+        self._open()
+        assert self._finding is not None
+        return self._finding
 
     def _check_device(self, tensor: Tensor) -> None:
         check_cpu(self.name, tensor)
@@ -33,14 +49,34 @@ class CpuMla(DenseLatent):
     ) -> None:
         if lse is None:
             lse = torch.empty(query.shape[:2])
-        absorbed(query, cache, metadata, params, out, lse)
+        self._open().absorbed(query, cache, metadata, params, out, lse)
 
     def _weights(self, weight: Tensor) -> Tensor:
         return weight.float()
 
-    @staticmethod
-    def _merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
-        return merge_attn_states(out_a, lse_a, out_b, lse_b, dtype=torch.float32)
+    def _attend(
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        key_start_loc: Tensor,
+        metadata: Metadata,
+        scale: float,
+        *,
+        causal: bool,
+        max_keys: int,
+    ) -> tuple[Tensor, Tensor]:
+        places = (key_start_loc, metadata, scale)
+        return self._open().uncompressed(
+            query, keys, values, *places, causal=causal, max_keys=max_keys
+        )
+
+    def _merge(
+        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Into the first, which is one of prefill's own."""
+        self._open().merge(out_a, lse_a, out_b, lse_b, out_a, lse_a)
+        return out_a, lse_a
 
     def merge_states(
         self,
@@ -51,12 +87,22 @@ class CpuMla(DenseLatent):
         out: Tensor | None = None,
         lse: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        merged, top = self._merge(out_a, lse_a, out_b, lse_b)
         if out is None:
             out = torch.empty_like(out_a)
         if lse is None:
-            lse = torch.empty_like(top)
-        return out.copy_(merged), lse.copy_(top)
+            lse = torch.empty_like(lse_a, dtype=torch.float32)
+        self._open().merge(out_a, lse_a, out_b, lse_b, out, lse)
+        return out, lse
+
+    def _open(self) -> LatentKernels:
+        if self._kernels is None:
+            from attnctl.kernels.cpu.latent import open_latent, torch_warning
+            from attnctl.probe.realhost import RealHost
+
+            self._kernels, self._finding = open_latent(self._host or RealHost())
+            if not self._finding.met:
+                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
+        return self._kernels
 
 
 RUNTIME = CpuMla()

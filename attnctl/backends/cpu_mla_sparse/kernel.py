@@ -1,22 +1,40 @@
-"""CPU_MLA_SPARSE's runtime: vectorised torch in float32, on any processor that torch runs on."""
+"""CPU_MLA_SPARSE's runtime: C++ kernels built on first use, or torch where there is no compiler."""
 
 from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from attnctl.kernels.indexer_torch import TorchIndexer
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_sparse import SparseLatent
-from attnctl.kernels.latent_torch import sparse
+from attnctl.ops.indexer import Indexing, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
+if TYPE_CHECKING:
+    from attnctl.findings import Finding
+    from attnctl.kernels.cpu.latent import IndexerKernels, LatentKernels
+    from attnctl.probe.host import Host
 
-class CpuMlaSparse(SparseLatent, TorchIndexer):
-    """MlaSparseRuntime on the processor."""
+
+class CpuMlaSparse(SparseLatent):
+    """MlaSparseRuntime on the processor. Kernels are built, or found built, at the first call."""
 
     name = "CPU_MLA_SPARSE"
+
+    def __init__(self, host: Host | None = None) -> None:
+        self._host = host
+        self._kernels: tuple[LatentKernels, IndexerKernels] | None = None
+        self._finding: Finding | None = None
+
+    def finding(self) -> Finding:
+        """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
+        self._open()
+        assert self._finding is not None
+        return self._finding
 
     def _check_device(self, tensor: Tensor) -> None:
         check_cpu(self.name, tensor)
@@ -34,7 +52,55 @@ class CpuMlaSparse(SparseLatent, TorchIndexer):
         if lse is None:
             lse = torch.empty(query.shape[:2])
         live = slice(int(metadata.query_start_loc[-1]))
-        sparse(query[live], cache, slots[live], params, out[live], lse[live])
+        latent, _ = self._open()
+        latent.sparse(query[live], cache, slots[live], params, out[live], lse[live])
+
+    def write_index(
+        self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
+    ) -> None:
+        write_index_keys(key, index_cache, metadata.slot_mapping, params)
+
+    def index_logits(
+        self,
+        query: Tensor,
+        weights: Tensor,
+        index_cache: Tensor,
+        metadata: Metadata,
+        params: Indexing,
+    ) -> Tensor:
+        longest = max([0, *metadata.seq_lens.tolist()])
+        out = weights.new_full((query.shape[0], longest), -torch.inf, dtype=torch.float32)
+        _, indexer = self._open()
+        indexer.logits(query, weights, index_cache, metadata, params, out)
+        return out
+
+    def select_tokens(
+        self,
+        query: Tensor,
+        weights: Tensor,
+        index_cache: Tensor,
+        metadata: Metadata,
+        params: Indexing,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        if out is None:
+            out = weights.new_full((query.shape[0], params.topk), -1, dtype=torch.int32)
+        _, indexer = self._open()
+        indexer.select(query, weights, index_cache, metadata, params, out)
+        return out
+
+    def _open(self) -> tuple[LatentKernels, IndexerKernels]:
+        if self._kernels is None:
+            from attnctl.kernels.cpu.latent import open_indexer, open_latent, torch_warning
+            from attnctl.probe.realhost import RealHost
+
+            host = self._host or RealHost()
+            (latent, finding), (indexer, other) = open_latent(host), open_indexer(host)
+            self._finding = other if finding.met else finding
+            self._kernels = latent, indexer
+            if not self._finding.met:
+                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
+        return self._kernels
 
 
 RUNTIME = CpuMlaSparse()

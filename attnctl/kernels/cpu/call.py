@@ -14,7 +14,7 @@ from attnctl.ops.paged import Paged
 NONE = 1 << 40
 
 # struct Attention and struct Writes of paged.cpp, member by member
-_ATTENTION = struct.Struct("12P 35q 4d")
+_ATTENTION = struct.Struct("13P 37q 4d")
 _WRITES = struct.Struct("7P 24q 2d")
 
 TYPES = {
@@ -67,7 +67,9 @@ class NativeKernels:
         seq_lens: Tensor,
         params: Paged,
         out: Tensor,
+        lse: Tensor | None = None,
     ) -> None:
+        """lse: [T, H] float32, written where given; a sink is no part of it."""
         _, page, kv_heads, width = key_cache.shape
         sequences = seq_lens.shape[0]
         query_t, query_h, dense = query.stride()
@@ -99,6 +101,7 @@ class NativeKernels:
             0 if slopes is None else slopes.data_ptr(),
             0 if ranges is None else ranges.data_ptr(),
             *scales,
+            0 if lse is None else lse.data_ptr(),
             TYPES[query.dtype],
             TYPES[key_cache.dtype],
             sequences,
@@ -111,6 +114,7 @@ class NativeKernels:
             query_h,
             out_t,
             out_h,
+            *((0, 0) if lse is None else lse.stride()),
             key_n,
             key_p,
             key_h,

@@ -14,8 +14,9 @@ struct Attention {  // in the order of attnctl/kernels/cpu/call.py
   const float *sinks, *slopes;
   const i32* ranges;
   const float *key_scales, *value_scales;
+  float* lse;  // null: not wanted
   i64 query_type, cache_type, sequences, heads, kv_heads, width, value_width, page;
-  i64 query_t, query_h, out_t, out_h;  // strides in elements
+  i64 query_t, query_h, out_t, out_h, lse_t, lse_h;  // strides in elements
   i64 key_n, key_p, key_h, value_n, value_p, value_h;
   i64 key_scale_n, key_scale_p, key_scale_h, value_scale_n, value_scale_p, value_scale_h;
   i64 table_b, range_count, causal, window, window_right, chunk, threads;
@@ -188,28 +189,6 @@ INLINE void mask(const i32* seen, i64 from, i64 to, float* row) {
   }
 }
 
-// logits to weights; top and total go on over tiles; returns what the sums so far are worth
-INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
-  vf highest = splat(NEVER);
-  for (i64 j = from; j < to; j += LANES) {
-    vf x = load(row + j);
-    highest = pick(x > highest, x, highest);
-  }
-  float now = top_of(highest);
-  now = now > top ? now : top;
-  float base = now == NEVER ? 0 : now;
-  vf sum = {};
-  for (i64 j = from; j < to; j += LANES) {
-    vf w = exp2_of(load(row + j) - base);
-    store(row + j, w);
-    sum += w;
-  }
-  float keep = top == now ? 1.0f : exp2_one(top - base);
-  total = total * keep + sum_of(sum);
-  top = now;
-  return keep;
-}
-
 // ---- results ----
 
 // a row's sums to the output, or nothing but zeros for a row that saw nothing
@@ -224,8 +203,9 @@ INLINE void finish(const Attention& a, i64 token, i64 head, const float* sums, f
     float all = total * keep + (a.sinks ? exp2_one(sink - above) : 0);
     factor = keep / all * (float)a.value_scale;
   }
-  bool nothing = total == 0;
-  for (i64 d = 0; d < a.value_width; d++) put(to, d, nothing ? 0 : sums[d] * factor, a.query_type);
+  put_row(to, sums, a.value_width, factor, a.query_type);
+  if (total == 0) put_zeros(to, a.value_width, a.query_type);
+  if (a.lse) a.lse[token * a.lse_t + head * a.lse_h] = natural_lse(top, total);
 }
 
 // ---- work ----
@@ -661,20 +641,6 @@ static void packed(const Attention& a, const Item& item, const Partial& partial,
 }
 
 // ---- the plan: which thread does what ----
-
-template <class T>
-struct List {
-  T* data = nullptr;
-  i64 count = 0, room = 0;
-  void add(const T& item) {
-    if (count == room) {
-      room = room ? 2 * room : 64;
-      data = (T*)__builtin_realloc(data, (usize)room * sizeof(T));
-    }
-    data[count++] = item;
-  }
-  ~List() { __builtin_free(data); }
-};
 
 struct Merge {
   i64 b, kv_head, row, rows, part, splits;

@@ -46,7 +46,7 @@ constexpr float NEVER = -__builtin_inff();
 INLINE vf splat(float x) { return x - (vf){}; }
 INLINE vf load(const float* p) { return *(const vf_any*)p; }
 INLINE void store(float* p, vf x) { *(vf_any*)p = x; }
-INLINE vf pick(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }
+INLINE vf pick(vi mask, vf a, vf b) { return mask ? a : b; }
 constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 constexpr i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
@@ -215,6 +215,12 @@ struct E5M2 {  // the upper byte of a half
 struct E4M3 {  // no infinity; 0x7f is NaN
   static constexpr i64 size = 1;
   INLINE vf read(const void* p) {
+#if defined(__F16C__) || defined(__AVX512F__)
+    // a half of the same bits is 2^-8 of it, subnormal or not
+    vh h = __builtin_convertvector(*(const vb_any*)p, vh);
+    vh nan = (vh)((h & 0x7f) == 0x7f) & 0x7e00;
+    return from_half((h & 0x7f) << 7 | (h & 0x80) << 8 | nan) * 256.0f;
+#endif
     vu b = __builtin_convertvector(*(const vb_any*)p, vu);
     vu mag = b & 0x7f;
     vf normal = (vf)((mag << 20) + (120u << 23));
@@ -304,6 +310,63 @@ INLINE vh to_halves(vf x) {
 
 constexpr i64 SIZES[] = {4, 2, 2, 1, 1, 1};  // bytes of each type
 
+// n floats, each times `factor`, to a row of the output
+INLINE void put_row(u8* to, const float* from, i64 n, float factor, i64 type) {
+  switch (type) {
+    case TYPE_F32:
+      for (i64 d = 0; d < n; d++) ((float*)to)[d] = from[d] * factor;
+      break;
+    case TYPE_F16:
+      for (i64 d = 0; d < n; d++) ((u16*)to)[d] = to_half(from[d] * factor);
+      break;
+    default:
+      for (i64 d = 0; d < n; d++) ((u16*)to)[d] = to_bf16(from[d] * factor);
+  }
+}
+
+INLINE void put_zeros(u8* to, i64 n, i64 type) {
+  __builtin_memset(to, 0, (usize)(n * SIZES[type]));
+}
+
+// of a positive finite number: its fraction f as 2 artanh((f - 1) / (f + 1))
+INLINE float natural_log(float x) {
+  if (!(x > 0 && x < -NEVER)) return x == 0 ? NEVER : x;
+  u32 b = __builtin_bit_cast(u32, x);
+  i32 exponent = (i32)(b >> 23) - 127;
+  double f = __builtin_bit_cast(float, (b & 0x7fffff) | 0x3f800000u);
+  if (f > 1.41421356237) f *= 0.5, exponent++;
+  double s = (f - 1) / (f + 1), z = s * s;
+  double sum = 1 + z * (1 / 3.0 + z * (1 / 5.0 + z * (1 / 7.0 + z * (1 / 9.0 + z / 11.0))));
+  return (float)(2 * s * sum + exponent * 0.693147180559945309);
+}
+
+// the logarithm of a sum of `total` times 2^top; nothing was seen where the total is 0
+INLINE float natural_lse(float top, float total) {
+  return total == 0 ? NEVER : top * 0.693147180559945309f + natural_log(total);
+}
+
+// logits to weights; top and total go on over tiles; returns what the sums so far are worth
+INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
+  vf highest = splat(NEVER);
+  for (i64 j = from; j < to; j += LANES) {
+    vf x = load(row + j);
+    highest = pick(x > highest, x, highest);
+  }
+  float now = top_of(highest);
+  now = now > top ? now : top;
+  float base = now == NEVER ? 0 : now;
+  vf sum = {};
+  for (i64 j = from; j < to; j += LANES) {
+    vf w = exp2_of(load(row + j) - base);
+    store(row + j, w);
+    sum += w;
+  }
+  float keep = top == now ? 1.0f : exp2_one(top - base);
+  total = total * keep + sum_of(sum);
+  top = now;
+  return keep;
+}
+
 // ---- matrix products ----
 
 #if defined(__AVX512F__)
@@ -342,6 +405,20 @@ static void product(i64 depth, const float* a, i64 stride_a, const float* b, i64
     for (i64 x = 0; x < NR; x++) store(c + r * stride_c + x * LANES, sum[r][x]);
   }
 }
+
+template <class T>
+struct List {
+  T* data = nullptr;
+  i64 count = 0, room = 0;
+  void add(const T& item) {
+    if (count == room) {
+      room = room ? 2 * room : 64;
+      data = (T*)__builtin_realloc(data, (usize)room * sizeof(T));
+    }
+    data[count++] = item;
+  }
+  ~List() { __builtin_free(data); }
+};
 
 // memory of one thread, cut into aligned pieces
 struct Arena {
