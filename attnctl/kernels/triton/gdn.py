@@ -183,6 +183,7 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), out.stride(0), out.stride(1),
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
-        CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
         ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
     )  # fmt: skip
