@@ -4,11 +4,11 @@
 
 Beside every time stands the error of the output (root mean square over that of the reference): of a
 decode against the specification, of a prefill against the recurrent kernel on the same shape, which
-a decode's kernel is. Decode is timed inside a CUDA graph over several disjoint sets of slots, so that
-no state is still in the L2; prefill by events, launched from Python, with a flushed L2. A time is the
-median of rounds in which ours and the peers' take turns; the least of them stands beside. The floor
-is bytes (inputs, outputs, states read and written) over the bandwidth of a copy measured in the same
-run. With PEER, the peers of state_peers.py; with OUT, $OUT/states_gpu.json.
+a decode's kernel is. Decode is timed inside a CUDA graph over several disjoint sets of slots, so
+that no state is still in the L2; prefill by events, launched from Python, with a flushed L2. A time
+is the median of rounds in which ours and the peers' take turns; the least of them stands beside.
+The floor is bytes (inputs, outputs, states read and written) over the bandwidth of a copy measured
+in the same run. With PEER, the peers of state_peers.py; with OUT, $OUT/states_gpu.json.
 """
 
 from __future__ import annotations
