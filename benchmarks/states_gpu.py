@@ -1,6 +1,7 @@
 """Times the Triton state-space kernels on a GPU against fla's and vLLM's.
 
-    python benchmarks/states_gpu.py [decode] [prefill]
+    python benchmarks/states_gpu.py [decode] [prefill] [gdn] [kda] [mamba2] [mamba1] [linear]
+                                    [short_conv]
 
 Beside every time stands the error of the output (root mean square over that of the reference): of a
 decode against the specification, of a prefill against the recurrent kernel on the same shape, which
@@ -282,15 +283,16 @@ def shown(row):
 
 
 def main():
-    asked = set(sys.argv[1:]) or {"decode", "prefill"}
+    asked = set(sys.argv[1:])
+    groups = {"decode": DECODE, "prefill": PREFILL}
+    phases, ops = asked & set(groups) or set(groups), asked & set(STATES) or set(STATES)
     torch.manual_seed(0)
     rate = bandwidth()
     print(torch.__version__, triton.__version__, torch.cuda.get_device_name(), flush=True)
     rows = [{"op": "copy", "gbps": rate / 1e6}]
     print(f"copy {rate / 1e9:.2f} TB/s", flush=True)
     start = time.perf_counter()
-    cases = [one for name, group in (("decode", DECODE), ("prefill", PREFILL)) if name in asked
-             for one in group]  # fmt: skip
+    cases = [one for name in sorted(phases) for one in groups[name] if one[0] in ops]
     for op, count, length in cases:
         rows.append(time_case(op, count, length, rate))
         print(op, shown(rows[-1]), f"[{time.perf_counter() - start:.0f} s]", flush=True)
