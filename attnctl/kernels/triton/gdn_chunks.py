@@ -207,8 +207,7 @@ def _prepare(
         *where,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
-        L2NORM=inputs.l2norm, **constants, num_warps=walk.prepare_warps, num_stages=1,
-        **({"maxnreg": walk.prepare_registers} if walk.prepare_registers else {}),
+        L2NORM=inputs.l2norm, **constants, **walk.prepare_options,
     )  # fmt: skip
     return q, k, *scratch, *factors
 
@@ -237,6 +236,6 @@ def _prepare_channels(
         q, k, v, beta, total, *scratch, query, kept, whole, *where,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
-        L2NORM=inputs.l2norm, **constants, num_warps=walk.prepare_warps, num_stages=1,
+        L2NORM=inputs.l2norm, **constants, **walk.prepare_options,
     )  # fmt: skip
     return query, kept, *scratch, None, None, whole

@@ -19,6 +19,12 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     prepare_warps: int = 4
     prepare_registers: int = 0
 
+    @property
+    def prepare_options(self) -> dict[str, int]:
+        """Of the launch before, as Triton takes them."""
+        options = {"num_warps": self.prepare_warps, "num_stages": 1}
+        return options | ({"maxnreg": self.prepare_registers} if self.prepare_registers else {})
+
 
 # no card was there to time: what spills least and fits the smallest shared memory
 PORTABLE = {
