@@ -34,6 +34,9 @@ PORTABLE = {
     "linear": Walk(chunk=32, rows=64, warps=4, stages=1),
 }
 
+# a quarter of the vector registers of the others
+RDNA = {op: msgspec.structs.replace(walk, rows=32) for op, walk in PORTABLE.items()}
+
 MEASURED: dict[str, dict[str, tuple[Walk, Walk]]] = {
     # on an H200, triton 3.6: benchmarks/results/
     "sm_90": {
@@ -57,6 +60,6 @@ def walk_for(op: str, device: torch.device, programs: int) -> Walk:
     facts = device_of(device)
     measured = MEASURED.get(facts.arch)
     if measured is None:
-        return PORTABLE[op]
+        return (RDNA if facts.arch.startswith(("gfx11", "gfx12")) else PORTABLE)[op]
     few, many = measured[op]
     return many if programs >= 2 * facts.units else few
