@@ -29,11 +29,13 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 # no card was there to time: what spills least and fits the smallest shared memory
 PORTABLE = {
     "gdn": Walk(chunk=32, rows=64, warps=4, stages=1),
-    "kda": Walk(chunk=32, rows=64, warps=4, stages=1),
+    "kda": Walk(chunk=32, rows=64, warps=4, stages=1, prepare_warps=8),
     "mamba2": Walk(chunk=32, rows=64, warps=4, stages=1),
     "linear": Walk(chunk=32, rows=64, warps=4, stages=1),
 }
 
+# waves of 64 lanes: half as many of them hold as much
+CDNA = PORTABLE | {"kda": msgspec.structs.replace(PORTABLE["kda"], prepare_warps=4)}
 # a quarter of the vector registers of the others
 RDNA = {op: msgspec.structs.replace(walk, rows=32) for op, walk in PORTABLE.items()}
 
@@ -60,6 +62,13 @@ def walk_for(op: str, device: torch.device, programs: int) -> Walk:
     facts = device_of(device)
     measured = MEASURED.get(facts.arch)
     if measured is None:
-        return (RDNA if facts.arch.startswith(("gfx11", "gfx12")) else PORTABLE)[op]
+        return untimed(facts.arch)[op]
     few, many = measured[op]
     return many if programs >= 2 * facts.units else few
+
+
+def untimed(arch: str) -> dict[str, Walk]:
+    """The tiles by operation of an arch that nobody has timed."""
+    if arch.startswith("gfx9"):
+        return CDNA
+    return RDNA if arch.startswith("gfx1") else PORTABLE
