@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton import decayed
 from attnctl.kernels.triton.state_rows import (
+    TILE,
     WARPS,
     change,
     check_slots,
@@ -27,9 +28,6 @@ from attnctl.kernels.triton.state_rows import (
 )
 from attnctl.ops.mamba2 import Mamba2
 from attnctl.runtime import StateMetadata
-
-TILE = 2048
-"""As attnctl.kernels.triton.state_rows.TILE, for states that mostly are half as wide."""
 
 
 @triton.jit

@@ -6,6 +6,7 @@ import msgspec
 import torch
 
 from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.launch import Device
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ MEASURED: dict[str, dict[str, tuple[Walk, Walk]]] = {
     "sm_90": {
         "gdn": (
             Walk(chunk=64, rows=32, warps=4, stages=3, prepare_registers=168),
-            Walk(chunk=32, rows=64, warps=4, stages=3),
+            Walk(chunk=32, rows=64, warps=4, stages=3, prepare_registers=128),
         ),
         "kda": (
             Walk(chunk=64, rows=32, warps=4, stages=3, prepare_warps=8),
@@ -59,12 +60,19 @@ MEASURED: dict[str, dict[str, tuple[Walk, Walk]]] = {
 
 def walk_for(op: str, device: torch.device, programs: int) -> Walk:
     """programs: of 64 rows of a head's state each."""
-    facts = device_of(device)
+    facts = facts_of(device)
     measured = MEASURED.get(facts.arch)
     if measured is None:
         return untimed(facts.arch)[op]
     few, many = measured[op]
     return many if programs >= 2 * facts.units else few
+
+
+def facts_of(device: torch.device) -> Device:
+    """arch and units of a tensor's device; an Intel GPU is taken for one of some size."""
+    if device.type == "xpu":
+        return Device("xpu", 64, 65536)
+    return device_of(device)
 
 
 def untimed(arch: str) -> dict[str, Walk]:
