@@ -262,5 +262,7 @@ def stand_in_for_vllm(folder):
         is_quantized_kv_cache=lambda name: "fp8" in str(name),
     )
     sys.modules["vllm"]._custom_ops = module("vllm._custom_ops")
-    module("vllm.utils.platform_utils", get_device_name_as_file_name=lambda: "device")
+    # its kernels have settings for devices by this name
+    named = torch.cuda.get_device_name().replace(" ", "_")
+    module("vllm.utils.platform_utils", get_device_name_as_file_name=lambda: named)
     module("vllm.v1.attention.backends.utils", NULL_BLOCK_ID=0, PAD_SLOT_ID=-1)

@@ -27,6 +27,12 @@ def peers_of(op):
     return makers[op]
 
 
+def initial(batch):
+    """The rows' states; zero in prompts."""
+    found = batch.pool[batch.slots.long()]
+    return found if batch.known else torch.zeros_like(found)
+
+
 def fla_gdn(batch):
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule, fused_recurrent_gated_delta_rule
 
@@ -34,7 +40,7 @@ def fla_gdn(batch):
     rows = batch.rows
     lead = (1, batch.tokens) if batch.length > 1 else (rows, 1)
     q, k, v, g, beta = (x.view(*lead, *x.shape[1:]) for x in (one.q, one.k, one.v, one.g, one.beta))
-    state = batch.pool[batch.slots.long()].mT.contiguous()
+    state = initial(batch).mT.contiguous()
     common = {"scale": one.scale, "initial_state": state, "output_final_state": True}
     common["use_qk_l2norm_in_kernel"] = one.l2norm
     if batch.length == 1:
@@ -49,7 +55,7 @@ def fla_kda(batch):
     one = batch.inputs
     lead = (1, batch.tokens) if batch.length > 1 else (batch.rows, 1)
     q, k, v, g, beta = (x.view(*lead, *x.shape[1:]) for x in (one.q, one.k, one.v, one.g, one.beta))
-    state = batch.pool[batch.slots.long()].mT.contiguous()
+    state = initial(batch).mT.contiguous()
     common = {"scale": one.scale, "initial_state": state, "output_final_state": True}
     common["use_qk_l2norm_in_kernel"] = one.l2norm
     if batch.length == 1:
@@ -64,7 +70,7 @@ def fla_linear(batch):
     one = batch.inputs
     lead = (1, batch.tokens) if batch.length > 1 else (batch.rows, 1)
     q, k, v = (x.view(*lead, *x.shape[1:]) for x in (one.q, one.k, one.v))
-    state = batch.pool[batch.slots.long()].contiguous()
+    state = initial(batch).contiguous()
     common = {"g_gamma": -one.slope, "scale": one.scale, "initial_state": state}
     common["output_final_state"] = True
     if batch.length == 1:

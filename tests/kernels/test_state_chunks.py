@@ -9,7 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton import gdn, linear, mamba1, mamba2, short_conv
+from attnctl.kernels.triton import (
+    decayed,
+    gdn,
+    gdn_chunks,
+    linear,
+    mamba1,
+    mamba2,
+    short_conv,
+)
+from attnctl.kernels.triton.state_launch import MEASURED, PORTABLE
 from attnctl.ops.state_cases import Value, case
 from attnctl.ops.state_inputs import build, pool_shape
 from attnctl.ops.state_trial import SPECIFICATIONS, try_case
@@ -157,3 +166,38 @@ def test_equal_keys_do_not_lose_the_digits_of_the_inverse() -> None:
     found = run("gdn", inputs, pool, batch)
     assert close(found, SPECIFICATIONS["gdn"](inputs, exact, batch).float(), 4e-2)
     assert close(pool, exact.float(), 4e-2)
+
+
+WALKS = sorted(
+    {(op, walk.chunk) for table in MEASURED.values() for op, pair in table.items() for walk in pair}
+)
+
+
+@pytest.mark.parametrize(("name", "chunk"), WALKS)
+def test_chunks_of_every_measured_size_are_as_specified(name: str, chunk: int) -> None:
+    """The interpreter's own table has one size; the tables of GPUs have others."""
+    one = small(name, queries="70+1", initial="all")
+    batch = build(one)
+    metadata = batch_of([70, 1], known=True)
+    metadata = msgspec.structs.replace(metadata, state_indices=batch.state_indices)
+    walk = msgspec.structs.replace(PORTABLE[name], chunk=chunk)
+    inputs, pool, exact = batch.inputs, batch.pool.clone(), batch.pool.double()
+    first = getattr(inputs, "v", getattr(inputs, "x", None))
+    out = torch.full(first.shape, torch.nan)
+    if name in ("gdn", "kda"):
+        gdn_chunks.run(inputs, pool, metadata, out, walk)
+    elif name == "mamba2":
+        decayed.run(
+            inputs.c, inputs.b, inputs.x, inputs.a, pool, metadata, out,
+            state_strides=(inputs.b.shape[2], 1), dt=inputs.dt, z=inputs.z, skip=inputs.d,
+            bias=inputs.dt_bias, softplus_dt=True, walk=walk,
+        )  # fmt: skip
+    else:
+        decayed.run(
+            inputs.q, inputs.k, inputs.v, -inputs.slope, pool, metadata, out,
+            state_strides=(1, inputs.v.shape[2]), scale=inputs.scale, walk=walk,
+        )  # fmt: skip
+    wanted = SPECIFICATIONS[name.replace("kda", "gdn")](inputs, exact, metadata)
+    slots = batch.state_indices[:, 0].long()
+    assert close(out, wanted.float())
+    assert close(pool[slots].float(), exact[slots].float())

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.state_fit import fitted
+from attnctl.kernels.triton.state_launch import Walk, walk_for
 from attnctl.kernels.triton.state_rows import (
     chunk_of_row,
     chunk_slot,
@@ -239,20 +239,6 @@ def decayed_kernel(
     tl.store(pool + slot * stride_state + inside, state.to(STATE.dtype.element_ty), mask=tile)
 
 
-KNOBS: dict[str, Any] = {
-    "rows": 64,
-    "warps": 4,
-    "stages": 3,
-    "chunk": 64,
-    "wide_chunk": 64,
-    "steps_warps": 4,
-    "constant_rows": 64,
-    "constant_warps": 4,
-    "constant_stages": 3,
-    "constant_chunk": 32,
-}
-
-
 def worth_it(q: Tensor, metadata: StateMetadata) -> bool:
     """True for long rows in half precision: matrix units round float32 to fewer digits."""
     return metadata.max_query_len >= LONG and q.dtype in (torch.float16, torch.bfloat16)
@@ -275,20 +261,21 @@ def run(
     dt_limit: tuple[float, float] = (0.0, float("inf")),
     softplus_dt: bool = False,
     scale: float = 1.0,
-    knobs: dict[str, Any] = KNOBS,
+    walk: Walk | None = None,
 ) -> None:
     """q, k: [T, Hk, D]. v: [T, H, Dv]. rate: [H]. state_strides: of Dv and D inside a head."""
-    knobs = fitted(knobs, q.device)
     heads, width_v = v.shape[1:]
     groups, width = q.shape[1:]
-    prefix = "constant_" if dt is None else ""
-    rows, warps, stages, chunk = (
-        knobs[f"{prefix}{name}"] for name in ("rows", "warps", "stages", "chunk")
-    )
+    starts, indices, known, accepted, verified, stride_slots = row_arguments(metadata)
+    batch = indices.shape[0]
+    if walk is None:
+        programs = heads * triton.cdiv(width_v, 64) * batch
+        walk = walk_for("linear" if dt is None else "mamba2", q.device, programs)
     block = max(triton.next_power_of_2(width), 16)
+    chunk, warps, stages = walk.chunk, walk.warps, walk.stages
     if block > 128:
-        warps, stages, chunk = 8, 1, min(chunk, knobs["wide_chunk"])
-    part = max(min(triton.next_power_of_2(width_v), 256 if interpreting() else rows), 16)
+        warps, stages = 8, 1
+    part = max(min(triton.next_power_of_2(width_v), 256 if interpreting() else walk.rows), 16)
     shape: dict[str, Any] = {
         "HEADS": heads,
         "GROUP": heads // groups,
@@ -297,8 +284,6 @@ def run(
         "CHUNK": chunk,
         "FULL": interpreting(),
     }
-    starts, indices, known, accepted, verified, stride_slots = row_arguments(metadata)
-    batch = indices.shape[0]
     products = steps = total = None
     if dt is not None:
         slots = q.shape[0] // chunk + batch
@@ -310,7 +295,7 @@ def run(
             q, k, dt, rate, bias, products, steps, total, starts, indices, verified, stride_slots,
             q.stride(0), q.stride(1), k.stride(0), k.stride(1), *dt.stride(), *dt_limit,
             GROUP_BLOCK=triton.next_power_of_2(heads // groups), SOFTPLUS=softplus_dt, **shape,
-            num_warps=knobs["steps_warps"], num_stages=1,
+            num_warps=walk.prepare_warps, num_stages=1,
         )  # fmt: skip
     parts = triton.cdiv(width_v, part)
     decayed_kernel[(heads * parts, batch)](

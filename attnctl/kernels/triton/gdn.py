@@ -73,6 +73,7 @@ def gdn_kernel(
     L2NORM: tl.constexpr,
     COLUMNS: tl.constexpr,
     ONLY_VERIFIED: tl.constexpr,
+    ONE: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -112,6 +113,9 @@ def gdn_kernel(
         g_at = g_at + d
     beta_at = BETA + first * stride_bt + head * stride_bh
     out_at = OUT + first * stride_ot + head * stride_oh + v
+    if ONE:
+        # no row is longer: without a loop the loads are all under way at once
+        count = 1
     for t in range(count):
         key = tl.load(k_at, mask=real_d, other=0.0).to(tl.float32)
         query = tl.load(q_at, mask=real_d, other=0.0).to(tl.float32)
@@ -179,7 +183,7 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), out.stride(0), out.stride(1),
         state.stride(0), inputs.scale, NORM_EPSILON,
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
-        CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm, COLUMNS=metadata.state_indices.shape[1],
-        ONLY_VERIFIED=long,
-        num_warps=WARPS, num_stages=2,
+        CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm,
+        COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
+        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
     )  # fmt: skip

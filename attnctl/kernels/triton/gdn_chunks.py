@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton.gdn_prepare import prepare_kernel
 from attnctl.kernels.triton.kda_prepare import prepare_channels_kernel, totals_kernel
-from attnctl.kernels.triton.state_fit import fitted
+from attnctl.kernels.triton.state_launch import Walk, walk_for
 from attnctl.kernels.triton.state_rows import (
     chunk_slot,
     constant,
@@ -27,7 +27,6 @@ from attnctl.kernels.triton.state_rows import (
 from attnctl.ops.gdn import NORM_EPSILON, Gdn
 from attnctl.runtime import StateMetadata
 
-CHUNK = 64
 LONG = 32
 """Tokens of the longest row from which chunks are worth it."""
 
@@ -144,27 +143,24 @@ def worth_it(inputs: Gdn, metadata: StateMetadata) -> bool:
     return metadata.max_query_len >= LONG and half and widest <= 128
 
 
-KNOBS: dict[str, Any] = {
-    "rows": 32, "warps": 4, "stages": 3, "prepare_warps": 4, "prepare_registers": 0,
-    "channels_warps": 8,
-}  # fmt: skip
-
-
 def run(
     inputs: Gdn,
     state: Tensor,
     metadata: StateMetadata,
     out: Tensor,
-    knobs: dict[str, Any] = KNOBS,
+    walk: Walk | None = None,
 ) -> None:
     """Every row that is not under verification. Tensors with a dense last dimension."""
-    knobs = fitted(knobs, inputs.q.device)
     q, k, v = inputs.q, inputs.k, inputs.v
     tokens, heads, width_v = v.shape
     width = q.shape[2]
     rows = metadata.state_indices.shape[0]
     block, block_v = (max(triton.next_power_of_2(one), 16) for one in (width, width_v))
     channel = inputs.g.dim() == 3
+    if walk is None:
+        programs = heads * triton.cdiv(width_v, 64) * rows
+        walk = walk_for("kda" if channel else "gdn", q.device, programs)
+    chunk = walk.chunk
     constants: dict[str, Any] = {
         "HEADS": heads,
         "GROUP": heads // q.shape[1],
@@ -172,23 +168,23 @@ def run(
         "D_BLOCK": block,
         "DV": width_v,
         "DV_BLOCK": block_v,
-        "CHUNK": CHUNK,
+        "CHUNK": chunk,
         "FULL": interpreting(),
     }
     starts, indices, known, accepted, verified, stride_slots = row_arguments(metadata)
-    grid = heads, triton.cdiv(metadata.max_query_len, CHUNK), rows
+    grid = heads, triton.cdiv(metadata.max_query_len, chunk), rows
     where = starts, indices, verified, stride_slots
-    size = (tokens // CHUNK + rows) * heads * CHUNK
+    size = (tokens // chunk + rows) * heads * chunk
     prepare = _prepare_channels if channel else _prepare
-    first, second, *prepared = prepare(inputs, size, grid, where, constants, knobs)
-    part = min(block_v, 256 if interpreting() else knobs["rows"])
+    first, second, *prepared = prepare(inputs, size, grid, where, constants, walk)
+    part = min(block_v, 256 if interpreting() else walk.rows)
     parts = triton.cdiv(width_v, part)
     walk_kernel[(heads * parts, rows)](
         first, second, *prepared, out, state,
         starts, indices, known, accepted, verified, stride_slots,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), out.stride(0), out.stride(1),
         state.stride(0), BV=part, PARTS=parts, CHANNEL=channel, **constants,
-        num_warps=knobs["warps"], num_stages=knobs["stages"],
+        num_warps=walk.warps, num_stages=walk.stages,
     )  # fmt: skip
 
 
@@ -198,21 +194,20 @@ def _prepare(
     grid: tuple[int, ...],
     where: tuple[Any, ...],
     constants: dict[str, Any],
-    knobs: dict[str, Any],
+    walk: Walk,
 ) -> tuple[Any, ...]:
     """The walk's arguments from Q to WHOLE; size: chunk slots x heads x CHUNK."""
     q, k, v, g, beta = inputs.q, inputs.k, inputs.v, inputs.g, inputs.beta
-    parts = [size * constants["DV_BLOCK"], size * constants["D_BLOCK"], size * CHUNK]
+    parts = [size * constants["DV_BLOCK"], size * constants["D_BLOCK"], size * constants["CHUNK"]]
     scratch = q.new_empty(sum(parts)).split(parts)
-    parts = [size, size, size // CHUNK]
+    parts = [size, size, size // constants["CHUNK"]]
     factors = torch.empty(sum(parts), dtype=torch.float32, device=q.device).split(parts)
     prepare_kernel[grid](
         q, k, v, g, beta, *scratch, *factors, constant(inputs.a_log), constant(inputs.dt_bias),
         *where,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         g.stride(0), g.stride(1), beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
-        L2NORM=inputs.l2norm, **constants, num_warps=knobs["prepare_warps"], num_stages=1,
-        **({"maxnreg": knobs["prepare_registers"]} if knobs["prepare_registers"] else {}),
+        L2NORM=inputs.l2norm, **constants, **walk.prepare_options,
     )  # fmt: skip
     return q, k, *scratch, *factors
 
@@ -223,14 +218,14 @@ def _prepare_channels(
     grid: tuple[int, ...],
     where: tuple[Any, ...],
     constants: dict[str, Any],
-    knobs: dict[str, Any],
+    walk: Walk,
 ) -> tuple[Any, ...]:
     """As _prepare, in two launches, for a gate per channel."""
     q, k, v, g, beta = inputs.q, inputs.k, inputs.v, inputs.g, inputs.beta
-    block = constants["D_BLOCK"]
-    parts = [size * constants["DV_BLOCK"], size * block, size * CHUNK, size * block, size * block]
+    block, chunk = constants["D_BLOCK"], constants["CHUNK"]
+    parts = [size * constants["DV_BLOCK"], size * block, size * chunk, size * block, size * block]
     *scratch, query, kept = q.new_empty(sum(parts)).split(parts)
-    parts = [size * block, size // CHUNK * block]
+    parts = [size * block, size // chunk * block]
     total, whole = torch.empty(sum(parts), dtype=torch.float32, device=q.device).split(parts)
     shape = {name: constants[name] for name in ("HEADS", "D", "D_BLOCK", "CHUNK")}
     totals_kernel[grid](
@@ -241,6 +236,6 @@ def _prepare_channels(
         q, k, v, beta, total, *scratch, query, kept, whole, *where,
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
         beta.stride(0), beta.stride(1), inputs.scale, NORM_EPSILON,
-        L2NORM=inputs.l2norm, **constants, num_warps=knobs["channels_warps"], num_stages=1,
+        L2NORM=inputs.l2norm, **constants, **walk.prepare_options,
     )  # fmt: skip
     return query, kept, *scratch, None, None, whole

@@ -63,6 +63,7 @@ def linear_kernel(
     PARTS: tl.constexpr,
     COLUMNS: tl.constexpr,
     ONLY_VERIFIED: tl.constexpr,
+    ONE: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -88,6 +89,9 @@ def linear_kernel(
     k_at = K + first * stride_kt + head * stride_kh + d
     v_at = V + first * stride_vt + head * stride_vh + v
     out_at = OUT + first * stride_ot + head * stride_oh + v
+    if ONE:
+        # no row is longer: without a loop the loads are all under way at once
+        count = 1
     for t in range(count):
         key = tl.load(k_at, mask=real_d, other=0.0).to(tl.float32)
         query = tl.load(q_at, mask=real_d, other=0.0).to(tl.float32)
@@ -138,5 +142,5 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
     )  # fmt: skip

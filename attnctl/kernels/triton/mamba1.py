@@ -63,6 +63,7 @@ def mamba1_kernel(
     SOFTPLUS: tl.constexpr,
     COLUMNS: tl.constexpr,
     ONLY_VERIFIED: tl.constexpr,
+    ONE: tl.constexpr,
 ):
     """Program (part of C, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -93,6 +94,9 @@ def mamba1_kernel(
     if Z is not None:
         z_at = Z + first * stride_zt + c
     out_at = OUT + first * stride_ot + c
+    if ONE:
+        # no row is longer: without a loop the loads are all under way at once
+        count = 1
     for t in range(count):
         x = tl.load(x_at, mask=real_c, other=0.0).to(tl.float32)
         dt = tl.load(dt_at, mask=real_c, other=0.0).to(tl.float32) + bias
@@ -150,5 +154,5 @@ def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
     )  # fmt: skip

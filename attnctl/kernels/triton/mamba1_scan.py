@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.state_launch import facts_of
 from attnctl.kernels.triton.state_rows import (
     constant,
     interpreting,
@@ -186,7 +186,7 @@ def run(
     whole = triton.next_power_of_2(channels)
     part = min(whole, 256 if interpreting() else max(knobs["tile"] // block, 32))
     parts = triton.cdiv(channels, part)
-    wanted = triton.cdiv(knobs["fill"] * device_of(x.device).units, parts * rows)
+    wanted = triton.cdiv(knobs["fill"] * facts_of(x.device).units, parts * rows)
     segment = max(triton.cdiv(longest, wanted), knobs["least"])
     segments = triton.cdiv(longest, segment)
     slots = x.shape[0] // segment + rows if segments > 1 else 0

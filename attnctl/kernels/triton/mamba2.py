@@ -73,6 +73,7 @@ def mamba2_kernel(
     PER_CHANNEL: tl.constexpr,
     COLUMNS: tl.constexpr,
     ONLY_VERIFIED: tl.constexpr,
+    ONE: tl.constexpr,
 ):
     """Program (head and part of Dv, row). Everything is computed in float32."""
     row = tl.program_id(1)
@@ -111,6 +112,9 @@ def mamba2_kernel(
     if Z is not None:
         z_at = Z + first * stride_zt + head * stride_zh + p
     out_at = OUT + first * stride_ot + head * stride_oh + p
+    if ONE:
+        # no row is longer: without a loop the loads are all under way at once
+        count = 1
     for t in range(count):
         x = tl.load(x_at, mask=real_p, other=0.0).to(tl.float32)
         dt = tl.load(dt_at).to(tl.float32) + bias
@@ -176,5 +180,5 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
     )  # fmt: skip

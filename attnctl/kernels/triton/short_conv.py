@@ -31,10 +31,10 @@ SHORT = 8
 """Tokens per row up to which one launch walks them."""
 
 TOKENS = 32
-PART = 512
+PART = 128
 WARPS = 2
 TILE_PART = 256
-TILE_WARPS = 1
+TILE_WARPS = 2
 
 
 @triton.jit
