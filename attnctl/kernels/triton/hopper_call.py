@@ -30,6 +30,12 @@ KEYS = 64
 SEGMENT_TILES = 3
 """What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
 
+JOIN_TILES = 1
+"""What the launch of the reduce pass costs."""
+
+PART_BYTES = 3e6
+"""Bytes of parts that are written and read in the time of a tile."""
+
 MAX_SEGMENTS = 128
 
 VERSIONS = (3, 6), (3, 9)
@@ -63,17 +69,19 @@ def heads_block(heads: int, max_query_len: int) -> int:
     return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
 
 
-def segments_for(gpu: Device, programs: int, keys: int) -> int:
-    """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
+def segments_for(gpu: Device, programs: int, keys: int, rows: int, rank: int) -> int:
+    """In how many segments a row's keys are cut: what should take least, in tiles of time.
 
-    One program has a multiprocessor to itself.
+    One program has a multiprocessor to itself. rows: query tokens times heads, each of which leaves
+    rank float32 numbers a segment to the reduce pass.
     """
     tiles = max(1, -(-keys // KEYS))
     best, least = 1, 0.0
     for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
         rounds = -(-programs * segments // gpu.units)
-        # joining segments costs about as much as one more tile
-        cost = rounds * (-(-tiles // segments) + SEGMENT_TILES) + (segments > 1)
+        cost = float(rounds * (-(-tiles // segments) + SEGMENT_TILES))
+        if segments > 1:
+            cost += JOIN_TILES + rows * segments * rank * 4 / PART_BYTES
         if segments == 1 or cost < least:
             best, least = segments, cost
     return best
@@ -107,15 +115,17 @@ def hopper_launches(
         programs = tokens // packed + sequences
         busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
-        segments = segments_for(gpu, busy, keys)
+        segments = segments_for(gpu, busy, keys, tokens * heads, rank)
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc
-    planes: tuple[Tensor | None, ...] = (cache, None, None)
+    ropes: Tensor = cache
+    stored: Tensor | None = None
+    scales: Tensor | None = None
     if cache.dtype is torch.uint8:
         end = rank + 4 * (rank // GROUP)
-        ropes = cache[..., end:].view(torch.bfloat16)
-        planes = (ropes, cache, cache[..., rank:end].view(torch.float32))
+        ropes, stored = cache[..., end:].view(torch.bfloat16), cache
+        scales = cache[..., rank:end].view(torch.float32)
     constants = {
         "HEADS": heads,
         "HEADS_BLOCK": block,
@@ -128,7 +138,9 @@ def hopper_launches(
     }
     arguments = (
         query,
-        *planes,
+        ropes,
+        stored,
+        scales,
         rows,
         out,
         lse,
@@ -137,7 +149,7 @@ def hopper_launches(
         *_parts(partial),
         *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
         *query.stride()[:2],
-        *planes[0].stride()[:2],
+        *ropes.stride()[:2],
         *cache.stride()[:2],
         rows.stride(0),
         *out.stride()[:2],
