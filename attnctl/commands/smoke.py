@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from attnctl.render.output import Output
     from attnctl.smoke_run import Request
 
 EXAMPLES = """\b
@@ -24,6 +25,7 @@ Examples:
   attnctl smoke --backend TRITON_ATTN --case 'paged(window=7)'
   attnctl smoke --all --model config.json --device cuda:1
   attnctl smoke --all --junit smoke.xml --json
+  attnctl smoke --self-test
   attnctl smoke --compile-for sm_90,gfx942 --json > now.json
   attnctl smoke --compile-for all --baseline before.json
 
@@ -85,13 +87,17 @@ def command(
     every_knob: Annotated[
         bool, typer.Option("--every-knob", help="Compile each setting that tune would try, too.")
     ] = False,
+    self_test: Annotated[
+        bool,
+        typer.Option("--self-test", help="Plant faults into kernels; each must be caught."),
+    ] = False,
     junit: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Write the results as JUnit XML too; - is stdout."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
-    from attnctl.exits import Exit
+    from attnctl.exits import Exit, InputError
     from attnctl.files import refuse_unwritable
     from attnctl.smoke_run import Request, prepare, run
 
@@ -113,6 +119,10 @@ def command(
         most_spills_bytes=spills,
         every_knob=every_knob,
     )
+    if self_test:
+        if request != Request() or junit is not None:
+            raise InputError("--self-test goes with --json alone: it has cases of its own")
+        raise typer.Exit(_self_test(output, json))
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:
         refuse_unwritable(junit)  # now, and not after a run of many minutes
@@ -135,6 +145,19 @@ def command(
 
         output.save(junit_file(found), junit)
     raise typer.Exit(found.exit_code)
+
+
+def _self_test(output: Output, json: bool) -> int:
+    from attnctl.selftest.run import self_test
+
+    found = self_test()
+    if json:
+        output.json(found)
+    else:
+        from attnctl.render.self_test import self_test_view
+
+        output.view(self_test_view(found))
+    return found.exit_code
 
 
 def _refuse(request: Request, *, both_to_stdout: bool) -> None:

@@ -86,7 +86,7 @@ def build(case: Case, device: torch.device | str = "cpu") -> LatentBatch:
     query, w_uk, w_uv = _heads(case, sum(queries) + padding, generator)
     if padding:
         # finite, so that one stored where only NaN belongs is seen
-        query[-padding:], latent[-padding:], rope[-padding:] = torch.nan, 7.0, 7.0
+        query[-padding:], latent[-padding:], rope[-padding:] = 7.0, 7.0, 7.0
     table, slots, blocks = shuffled_pages(contexts, case.count("page"), generator)
     new = [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
     starts = torch.tensor([0, *queries]).cumsum(0).to(torch.int32)

@@ -35,11 +35,13 @@ DEFAULTS: dict[str, Value] = {
     "fused_qkv": False,
     "padding": 0,
     "poison": False,
+    "sharp": False,
 }
 """queries, contexts: tokens per sequence, joined by +. head_size_v 0: as head_size. window,
 window_right, chunk, softcap 0: none. fused_qkv: Q, K and V are strided views of one projection.
 padding: rows past the last sequence, with slot -1. poison: the values of context tokens that no
-query token sees are NaN."""
+query token sees are NaN. sharp: logits so large that their exponents overflow unless the largest
+is taken off."""
 
 
 def case(**changes: Value) -> Case:
@@ -117,6 +119,7 @@ FEATURES: tuple[dict[str, int | float | str | bool], ...] = (
     {"sinks": True},
     {"alibi": True},
     {"ranges": True},
+    {"sharp": True},
     {"window": 9, "sinks": True, "head_size": 64, "heads": 16, "kv_heads": 2},  # gpt-oss
     {"window": 5, "softcap": 50.0, "head_size": 256},  # Gemma 2
     MIMO,

@@ -100,6 +100,10 @@ def _with_scales(params: Paged, case: Case, blocks: int, device: torch.device | 
     return msgspec.structs.replace(params, k_scale=scales[0], v_scale=scales[1])
 
 
+SHARPNESS = 64
+"""Logits reach 200: more than e can be raised to in float32."""
+
+
 def _projections(
     case: Case, new: int, total: int, dtype: torch.dtype, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,9 +119,11 @@ def _projections(
     value = value[: total + padding].unflatten(1, (kv_heads, size_v))
     if not case["fused_qkv"]:
         query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    if case["sharp"]:
+        query = query * SHARPNESS
     if padding:
-        # finite, so that one stored where only NaN belongs is seen
-        query[-padding:], key[-padding:], value[-padding:] = torch.nan, 7.0, 7.0
+        # finite, so that one stored or computed where only NaN belongs is seen
+        query[-padding:], key[-padding:], value[-padding:] = 7.0, 7.0, 7.0
     return query, key, value
 
 

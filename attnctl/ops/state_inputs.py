@@ -1,7 +1,7 @@
 """Batches to try a state-space operation on: a case's text names lengths, slots and every option.
 
 Slots are shuffled. NaN lies wherever nothing may be read: in slots of first chunks, in free slots,
-in columns of rejected drafts and in the tokens of padding rows.
+and in columns of rejected drafts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from attnctl.ops.states import over_tensors
 
 PADDING_TOKENS = 3
 """Tokens of each padding row."""
+
+PADDED = 7.0
+"""What they hold: a number, so that a row that is computed although it is padding shows."""
 
 SPARE_SLOTS = 3
 DT_LIMITS = (0.01, 0.5)
@@ -138,7 +141,7 @@ def _inputs(case: Case, tokens: int, live: int, draw: Draw) -> Any:
         value = getattr(made, name)
         if value is not None:
             value = value.to(dtype)
-            value[live:] = torch.nan
+            value[live:] = PADDED
             changed[name] = _strided(value) if case["fused"] else value
     return msgspec.structs.replace(made, **changed)
 

@@ -1,0 +1,1 @@
+"""The checker is checked: faults are planted into kernels, and smoke's judgement must find each."""
