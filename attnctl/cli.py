@@ -29,6 +29,7 @@ COMMANDS = {
     "tune": "Which backend and settings are fastest here, as a profile.",
     "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
+    "report": "An archive for a bug report, without names and tokens.",
     "explain": "What the code of a reason means, or what a backend needs.",
 }
 
