@@ -20,6 +20,7 @@ from attnctl.probe.redact import Redactor
 
 if TYPE_CHECKING:
     from attnctl.registry import Registry
+    from attnctl.smoke_run import Request
 
 SCHEMA = "attnctl.report/1"
 FILE = "attnctl-report.zip"
@@ -49,10 +50,12 @@ class BugReport(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def bug_report(models: Iterable[str], names: PrivateNames, *, smoke: bool = False) -> BugReport:
+def bug_report(
+    models: Iterable[str], names: PrivateNames, *, smoke: Request | None = None
+) -> BugReport:
     """Everything about this machine, and about these models on it.
 
-    smoke: runs a fourth of all cases, too. InputError: a model's file is not there.
+    smoke: cases to run, too. InputError: a model's file is not there.
     """
     made, models = _Making(names), tuple(models)
     _refuse_missing(models)
@@ -68,10 +71,10 @@ def bug_report(models: Iterable[str], names: PrivateNames, *, smoke: bool = Fals
             what = f"the decision for model {number}"
             made.part(f"select-{number}.json", what, _decided, path, machine)
         made.part("profiles.json", "whether the profiles hold", _checked, machine)
-    if smoke:
-        made.part("smoke.json", "every fourth case, run", _smoked)
+    if smoke is not None:
+        made.part("smoke.json", "cases, run here", _smoked, smoke)
     command = ["attnctl", "report", *(w for m in models for w in ("--model", m))]
-    command += ["--smoke"] if smoke else []
+    command += ["--smoke"] if smoke is not None else []
     return made.report(command, machine)
 
 
@@ -205,10 +208,10 @@ def _checked(machine: Machine) -> Any:
     return found
 
 
-def _smoked() -> Any:
-    from attnctl.smoke_run import Request, prepare, run
+def _smoked(request: Request) -> Any:
+    from attnctl.smoke_run import prepare, run
 
-    return run(prepare(Request(every=True, quick=True)))
+    return run(prepare(request))
 
 
 def _registry() -> Registry:

@@ -203,7 +203,7 @@ def run(args: Sequence[str] | None = None, output: Output | None = None) -> int:
     except Exception as error:
         text = (
             f"this is a bug in attnctl ({type(error).__name__}: {error}); please report it with "
-            "the command line and a tape from: attnctl probe --record FILE"
+            "the command line and the archive that this writes: attnctl report"
         )
         return _complain(text, error, session.debug)
     return code if isinstance(code, int) else Exit.OK

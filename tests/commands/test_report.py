@@ -17,6 +17,7 @@ import pytest
 from attnctl.bug_report import BugReport, Part, archive, bug_report
 from attnctl.exits import InputError
 from attnctl.private_names import PrivateNames
+from attnctl.smoke_run import Request
 from tests.commands.running import LLAMA, ROOT, run
 
 NAMES = ["about.json", "tape.json", "machine.json", "list.json"]
@@ -140,6 +141,18 @@ def test_wrong_usage_writes_nothing(
     assert (found.code, found.out) == (2, "")
     assert says in found.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_smoke_is_in_it_where_it_is_asked_for() -> None:
+    """The cases as they ended, a good one and one that the backend does not take."""
+    cases = ("paged(window=7)", "paged(dtype=float16,page=48)")
+    request = Request(backends=("CPU_ATTN",), cases=cases)
+    made = bug_report((), PrivateNames(), smoke=request)
+    assert made.parts[-1].name == "smoke.json"
+    (trials,) = json.loads(made.parts[-1].data)["backends"]
+    statuses = {trial["case"]: trial["status"] for trial in trials["trials"]}
+    assert sorted(statuses.values()) == ["pass", "unsupported"]
+    assert json.loads(made.parts[0].data)["command"] == ["attnctl", "report", "--smoke"]
 
 
 def test_json_tells_what_is_in_it(tmp_path: Path) -> None:
