@@ -29,6 +29,7 @@ COMMANDS = {
     "tune": "Which backend and settings are fastest here, as a profile.",
     "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
+    "report": "An archive for a bug report, without names and tokens.",
     "explain": "What the code of a reason means, or what a backend needs.",
 }
 
@@ -202,7 +203,7 @@ def run(args: Sequence[str] | None = None, output: Output | None = None) -> int:
     except Exception as error:
         text = (
             f"this is a bug in attnctl ({type(error).__name__}: {error}); please report it with "
-            "the command line and a tape from: attnctl probe --record FILE"
+            "the command line and the archive that this writes: attnctl report"
         )
         return _complain(text, error, session.debug)
     return code if isinstance(code, int) else Exit.OK

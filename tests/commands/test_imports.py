@@ -51,6 +51,7 @@ PLAIN = (
     ("list",),
     ("list", "--markdown"),
     ("explain", "compute_capability"),
+    ("report", "--model", LLAMA, "-o", "/dev/null"),
     ("profile", "list"),
     ("profile", "show", "--origin"),
     ("profile", "validate"),

@@ -6,18 +6,21 @@ from typing import Any
 
 import torch
 
+from attnctl.exits import InputError
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.runtime import Metadata
 
 
 class Reference:
     def get_name(self) -> str:
-        return "REFERENCE"
+        return type(self).__module__.split(".")[1].upper()
 
     def is_ssm(self) -> bool:
         return False
 
     def cache_shape(self, n: int, p: int, h: int, d: int, dv: int | None = None) -> tuple[int, ...]:
+        if p < 1:
+            raise InputError(f"a page of {p} tokens: there must be one at least")
         return (n, p, h, d + (dv or d))
 
     def build_metadata(

@@ -2,4 +2,9 @@
 
 from faulty.reference import Reference
 
-RUNTIME = Reference()
+
+class Sound(Reference):
+    """The specification as it is."""
+
+
+RUNTIME = Sound()

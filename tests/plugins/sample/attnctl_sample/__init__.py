@@ -1,0 +1,1 @@
+"""Backends that come with a distribution of their own."""
