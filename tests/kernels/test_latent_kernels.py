@@ -188,7 +188,9 @@ def test_tiles_shrink_until_they_fit_and_the_smallest_is_named_where_none_does()
     """64 KiB holds 512 + 64 in two bytes, not in four."""
     small = Device("gfx942", 304, 65536)
     assert latent_tiles(small, 128, 512, 64, 2) == Tiles(16, 32, 4, 1)
-    assert latent_tiles(Device("sm_90", 132, 232448), 128, 512, 64, 2) == Tiles(64, 32, 8, 2)
+    assert latent_tiles(Device("sm_100", 148, 232448), 128, 512, 64, 2) == Tiles(64, 32, 8, 2)
+    assert latent_tiles(Device("sm_90", 132, 232448), 128, 512, 64, 2) == Tiles(64, 64, 8, 2)
+    assert latent_tiles(Device("gfx1100", 96, 65536), 128, 512, 64, 2) == Tiles(16, 16, 8, 1)
     with pytest.raises(ValueError, match="need 73728 bytes"):
         latent_tiles(small, 16, 512, 64, 4)
     with pytest.raises(ValueError, match="shared memory"):

@@ -9,7 +9,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.latent_launch import latent_device, power, precision
+from attnctl.kernels.triton.latent_launch import (
+    converts_e4m3,
+    latent_device,
+    power,
+    precision,
+)
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch
 from attnctl.ops.indexer import Indexing, key_planes
@@ -162,7 +167,7 @@ def logits_launch(
     query = query.view(torch.uint8) if fp8 else query
     sequences, columns = metadata.seq_lens.shape[0], logits.shape[1]
     shape = shape or asked_shape(gpu, metadata.max_query_len, heads, query.element_size())
-    converts = gpu.arch.startswith("sm_") and int(gpu.arch[3:]) >= 89
+    converts = converts_e4m3(gpu)
     constants: dict[str, Any] = {
         "HEADS": heads,
         "HEADS_BLOCK": power(heads),

@@ -11,6 +11,7 @@ from attnctl.kernels.triton.hopper_call import hopper_launches, takes
 from attnctl.kernels.triton.latent_launch import (
     LEAST_KEYS,
     LOG2E,
+    converts_e4m3,
     latent_device,
     latent_tiles,
     lse_strides,
@@ -161,6 +162,7 @@ def _constants(
     query: Tensor, cache: Tensor, rank: int, tiles: Tiles, gpu: Device, split: bool
 ) -> dict[str, Any]:
     heads, rope = query.shape[1], query.shape[2] - rank
+    coded = FORMATS.get(cache.dtype, 0)
     return {
         "HEADS": heads,
         "BLOCK_M": tiles.rows,
@@ -170,7 +172,7 @@ def _constants(
         "L_BLOCK": power(rank, GROUP if cache.dtype is torch.uint8 else 16),
         "R": rope,
         "R_BLOCK": power(rope),
-        "FORMAT": FORMATS.get(cache.dtype, 0),
+        "FORMAT": 3 if coded == 1 and converts_e4m3(gpu) else coded,
         "SPLIT": split,
         "INTERPRET": query.device.type == "cpu",
         "PRECISION": precision(gpu, query.element_size()),

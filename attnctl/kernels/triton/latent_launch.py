@@ -52,6 +52,11 @@ def precision(device: Device, item_bytes: int) -> str | None:
     return "tf32x3" if device.arch.startswith("sm_") else "ieee"
 
 
+def converts_e4m3(device: Device) -> bool:
+    """Whether the device has an instruction that widens float8_e4m3fn (PTX ISA: sm_89 on)."""
+    return device.arch.startswith("sm_") and int(device.arch[3:]) >= 89
+
+
 def power(number: int, least: int = 16) -> int:
     """The next power of two, at least what the matrix unit takes."""
     return max(least, 1 << max(number - 1, 0).bit_length())
@@ -72,6 +77,9 @@ def latent_tiles(
         rows = min(rows, 16)
     if device.arch.startswith(RDNA):
         rows, keys, stages, warps = 16, 16, 1, 8
+    elif device.arch == "sm_90" and item_bytes <= 2:
+        # on an H200, triton 3.6: benchmarks/results/
+        keys, warps = 64, 8
     elif packed and device.arch.startswith("gfx"):
         keys = 16
     while True:
