@@ -166,7 +166,8 @@ def logits_launch(
     fp8 = query.dtype is torch.float8_e4m3fn
     query = query.view(torch.uint8) if fp8 else query
     sequences, columns = metadata.seq_lens.shape[0], logits.shape[1]
-    shape = shape or asked_shape(gpu, metadata.max_query_len, heads, query.element_size())
+    longest = metadata.max_query_len
+    shape = shape or asked_shape(gpu, tokens, longest, columns, heads, query.element_size())
     converts = converts_e4m3(gpu)
     constants: dict[str, Any] = {
         "HEADS": heads,
@@ -217,11 +218,20 @@ class Asked(NamedTuple):
     stages: int
 
 
-def asked_shape(gpu: Device, max_query_len: int, heads: int, item_bytes: int) -> Asked:
-    """What a program of the logits does: of one query token many keys, or of many tokens a few."""
-    keys = 128 if item_bytes <= 2 and power(heads) <= 64 else 32
-    if gpu.arch == "interpreter":
-        keys = 32
-    if max_query_len <= 4:
-        return Asked(1, keys, 8, 4, 2)
-    return Asked(16, keys, 1, 4, 2)
+def asked_shape(
+    gpu: Device, tokens: int, max_query_len: int, columns: int, heads: int, item_bytes: int
+) -> Asked:
+    """What a program of the logits does: of one query token many keys, or of many tokens a few.
+
+    Measured on an H200 (benchmarks/mla_gpu.py).
+    """
+    small = item_bytes > 2 or power(heads) > 64 or gpu.arch == "interpreter"
+    if small:
+        return Asked(16, 32, 1, 4, 2) if max_query_len > 4 else Asked(1, 32, 8, 4, 2)
+    if gpu.shared_memory_bytes < 160000:
+        return Asked(16, 128, 1, 4, 2) if max_query_len > 4 else Asked(1, 128, 8, 4, 2)
+    if max_query_len > 4:
+        return Asked(32, 128, 1, 4, 3)
+    # the query is loaded once a program, where there is work for programs of many keys
+    many = tokens * columns >= 64 * 16 * 16 * gpu.units
+    return Asked(1, 64, 16, 4, 3) if many else Asked(1, 64, 8, 4, 2)
