@@ -53,21 +53,25 @@ def test_other_devices_widths_dtypes_and_unaligned_rows_are_left_to_the_portable
 
 
 @pytest.mark.parametrize(
-    ("programs", "keys", "segments"),
+    ("tokens", "heads", "keys", "segments"),
     [
-        # two programs of one token's 128 heads: as many segments as there are multiprocessors for
-        (2, 65536, 64),
+        # as many segments as there are multiprocessors for
+        (1, 16, 65536, 128),
+        (16, 128, 65536, 4),
         # a full round already: cutting would start a second one
-        (128, 65536, 1),
+        (64, 128, 65536, 1),
         # too few keys to cut
-        (2, 64, 1),
+        (1, 128, 64, 1),
+        # more segments would leave more to the reduce pass than they save
+        (1, 128, 4096, 22),
     ],
 )
 def test_keys_are_cut_so_that_the_rounds_of_the_device_are_full(
-    programs: int, keys: int, segments: int
+    tokens: int, heads: int, keys: int, segments: int
 ) -> None:
-    """132 multiprocessors, one program on each."""
-    assert segments_for(HOPPER, programs, keys) == segments
+    """132 multiprocessors, one program of up to 64 heads on each."""
+    programs = tokens * -(-heads // 64)
+    assert segments_for(HOPPER, programs, keys, tokens * heads, 512) == segments
 
 
 def test_no_segment_is_without_a_tile_and_each_launch_of_several_is_joined() -> None:

@@ -30,6 +30,12 @@ KEYS = 64
 SEGMENT_TILES = 3
 """What a program costs beside its tiles, in tiles: its query, the first copy, its output."""
 
+JOIN_TILES = 1
+"""What the launch of the reduce pass costs."""
+
+PART_BYTES = 3e6
+"""Bytes of parts that are written and read in the time of a tile."""
+
 MAX_SEGMENTS = 128
 
 VERSIONS = (3, 6), (3, 9)
@@ -63,17 +69,19 @@ def heads_block(heads: int, max_query_len: int) -> int:
     return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
 
 
-def segments_for(gpu: Device, programs: int, keys: int) -> int:
-    """In how many segments a row's keys are cut: what takes the fewest rounds of the device.
+def segments_for(gpu: Device, programs: int, keys: int, rows: int, rank: int) -> int:
+    """In how many segments a row's keys are cut: what should take least, in tiles of time.
 
-    One program has a multiprocessor to itself.
+    One program has a multiprocessor to itself. rows: query tokens times heads, each of which leaves
+    rank float32 numbers a segment to the reduce pass.
     """
     tiles = max(1, -(-keys // KEYS))
     best, least = 1, 0.0
     for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
         rounds = -(-programs * segments // gpu.units)
-        # joining segments costs about as much as one more tile
-        cost = rounds * (-(-tiles // segments) + SEGMENT_TILES) + (segments > 1)
+        cost = float(rounds * (-(-tiles // segments) + SEGMENT_TILES))
+        if segments > 1:
+            cost += JOIN_TILES + rows * segments * rank * 4 / PART_BYTES
         if segments == 1 or cost < least:
             best, least = segments, cost
     return best
@@ -107,7 +115,7 @@ def hopper_launches(
         programs = tokens // packed + sequences
         busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
-        segments = segments_for(gpu, busy, keys)
+        segments = segments_for(gpu, busy, keys, tokens * heads, rank)
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc

@@ -134,7 +134,8 @@ def reduce_launch(partial: Partial, out: Tensor, lse: Tensor | None, starts: Ten
     from attnctl.kernels.triton.latent_tile import reduce_kernel
 
     tokens, heads, width = out.shape
-    columns = min(128, power(width))
+    # many segments are few programs' work: fewer columns each, so that more of them run
+    columns = min(512 if partial.segments <= 8 else 128, power(width))
     return Launch(
         reduce_kernel,
         (tokens, heads, -(-width // columns)),
