@@ -170,7 +170,9 @@ class Rows:
 
     def add(self, group, shape, **values):
         row = {"group": group, "shape": shape, **values}
-        self.rows.append({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
+        self.rows.append(
+            {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
+        )
         ours, parts = values.get("ours"), [f"{group:8s} {shape:26s}"]
         for name, value in values.items():
             if isinstance(value, float):

@@ -63,7 +63,7 @@ def test_other_devices_widths_dtypes_and_unaligned_rows_are_left_to_the_portable
         # too few keys to cut
         (1, 128, 64, 1),
         # more segments would leave more to the reduce pass than they save
-        (1, 128, 4096, 22),
+        (1, 128, 4096, 32),
     ],
 )
 def test_keys_are_cut_so_that_the_rounds_of_the_device_are_full(

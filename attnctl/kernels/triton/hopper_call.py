@@ -119,11 +119,13 @@ def hopper_launches(
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc
-    planes: tuple[Tensor | None, ...] = (cache, None, None)
+    ropes: Tensor = cache
+    stored: Tensor | None = None
+    scales: Tensor | None = None
     if cache.dtype is torch.uint8:
         end = rank + 4 * (rank // GROUP)
-        ropes = cache[..., end:].view(torch.bfloat16)
-        planes = (ropes, cache, cache[..., rank:end].view(torch.float32))
+        ropes, stored = cache[..., end:].view(torch.bfloat16), cache
+        scales = cache[..., rank:end].view(torch.float32)
     constants = {
         "HEADS": heads,
         "HEADS_BLOCK": block,
@@ -136,7 +138,9 @@ def hopper_launches(
     }
     arguments = (
         query,
-        *planes,
+        ropes,
+        stored,
+        scales,
         rows,
         out,
         lse,
@@ -145,7 +149,7 @@ def hopper_launches(
         *_parts(partial),
         *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
         *query.stride()[:2],
-        *planes[0].stride()[:2],
+        *ropes.stride()[:2],
         *cache.stride()[:2],
         rows.stride(0),
         *out.stride()[:2],
