@@ -11,7 +11,14 @@ from torch import Tensor
 
 from attnctl.kernels.triton.hopper_call import prefill_boxes
 from attnctl.kernels.triton.latent_call import dense_query
-from attnctl.kernels.triton.latent_launch import LOG2E, latent_device, power, precision, run
+from attnctl.kernels.triton.latent_launch import (
+    LOG2E,
+    RDNA,
+    latent_device,
+    power,
+    precision,
+    run,
+)
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.runtime import Metadata
@@ -171,6 +178,12 @@ def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Til
     if gpu.arch == "sm_90":
         # on an H200, triton 3.6: benchmarks/results/
         stages = 3
+<<<<<<< HEAD
+=======
+    elif gpu.arch.startswith(RDNA):
+        # no card was there to time: what spills little when compiled
+        rows, keys, stages = 32, 32, 1
+>>>>>>> gpumla
     while True:
         need = rows * wide + stages * keys * (wide + values) + rows * keys * item_bytes
         if need <= gpu.shared_memory_bytes:
