@@ -178,12 +178,9 @@ def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Til
     if gpu.arch == "sm_90":
         # on an H200, triton 3.6: benchmarks/results/
         stages = 3
-<<<<<<< HEAD
-=======
     elif gpu.arch.startswith(RDNA):
         # no card was there to time: what spills little when compiled
         rows, keys, stages = 32, 32, 1
->>>>>>> gpumla
     while True:
         need = rows * wide + stages * keys * (wide + values) + rows * keys * item_bytes
         if need <= gpu.shared_memory_bytes:
