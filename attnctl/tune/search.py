@@ -112,14 +112,12 @@ class Judge:
         Each backend's default is judged however late it is.
         """
         scope = _scope(task)
-        for late, of_place in ((None, True), (until, False)):
-            new = [
-                one.candidate
-                for one in entrants
-                if (one.place == 0) is of_place and f"{scope} {one.key}" not in self._known
-            ]
-            for candidate, verdict in bench.check(task.work, new, late):
-                self._keep(f"{scope} {candidate.key}", verdict)
+        new = [one for one in entrants if f"{scope} {one.key}" not in self._known]
+        new.sort(key=lambda one: one.place != 0)
+        always = sum(one.place == 0 for one in new)
+        asked = [one.candidate for one in new]
+        for candidate, verdict in bench.check(task.work, asked, until, always):
+            self._keep(f"{scope} {candidate.key}", verdict)
         good, bad = [], []
         for one in entrants:
             found = self._known.get(f"{scope} {one.key}")
@@ -159,7 +157,9 @@ def tune_point(
     good, bad = judge.sift(bench, task, entrants, until)
     out += [_judged_out(one, verdict) for one, verdict in bad]
     race = _Race(task, bench, judge)
-    end = None if budget_s is None else max(begin + 0.8 * budget_s, time.monotonic())
+    now = time.monotonic()
+    # judging that took too long must not leave what it found untimed
+    end = None if budget_s is None else max(begin + 0.8 * budget_s, now + 0.25 * budget_s)
     race.run(good, end)
     return Measured(
         shape_key=task.shape_key,
@@ -243,7 +243,7 @@ class _Race:
         for start in range(0, len(self._entrants), GROUP):
             group = self._entrants[start : start + GROUP]
             late = end is not None and time.monotonic() > end
-            if late:
+            if late and start:
                 group = [one for one in group if one.place == 0]
             if group:
                 self._time(group, FIRST_ROUNDS)

@@ -135,7 +135,7 @@ def test_nothing_that_can_be_timed_is_a_no(tmp_path: Path) -> None:
     output = tmp_path / "p.json"
 
     class Wrong(FakeBench):
-        def check(self, work, candidates, until=None):  # type: ignore[no-untyped-def]
+        def check(self, work, candidates, until=None, always=0):  # type: ignore[no-untyped-def]
             for one in candidates:
                 yield one, Verdict(fault="wrong", detail="all wrong")
 

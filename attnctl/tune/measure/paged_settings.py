@@ -120,13 +120,17 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
 
 
 def _decode_changes(few: bool) -> Iterator[Changes]:
-    """few: the likely ones alone."""
-    for place, (keys, warps, stages) in enumerate(DECODE_TILES):
-        cuts = CUTS if place < LIKELY else CUTS[:6]
-        if few:
-            cuts = CUTS[: 4 if place < LIKELY else 1]
-        for cut in cuts:
-            yield {**_tile("decode", keys=keys, warps=warps, stages=stages), **cut}
+    """Tiles with the usual cut, then other cuts of the likely ones. few: not all of these."""
+    tiles = [
+        _tile("decode", keys=keys, warps=warps, stages=stages)
+        for keys, warps, stages in DECODE_TILES
+    ]
+    yield from CUTS
+    yield from tiles
+    for cut in CUTS[1 : 4 if few else None]:
+        yield from ({**tile, **cut} for tile in tiles[:LIKELY])
+    if not few:
+        yield from ({**tile, **cut} for cut in CUTS[1:6] for tile in tiles[LIKELY:])
 
 
 def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
