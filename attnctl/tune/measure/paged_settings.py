@@ -39,6 +39,7 @@ PREFILL_TILES = (
     *((32, 64, 4, 2), (64, 64, 8, 2), (64, 64, 8, 3), (32, 32, 4, 3), (128, 64, 4, 2)),
     *((32, 128, 4, 2), (256, 32, 8, 3), (64, 128, 8, 2), (16, 64, 4, 3), (64, 16, 4, 4)),
     *((64, 32, 8, 1), (64, 64, 4, 1), (32, 64, 2, 3), (128, 16, 8, 4)),
+    *((64, 32, 8, 2), (32, 32, 4, 2), (64, 64, 8, 1), (128, 32, 8, 1), (64, 32, 8, 3)),
 )
 
 # how a decode launch is cut: not at all, or until this many programs a unit run
@@ -126,7 +127,7 @@ def _decode_changes(few: bool) -> Iterator[Changes]:
         for keys, warps, stages in DECODE_TILES
     ]
     yield from CUTS
-    yield from tiles
+    yield from tiles[: LIKELY if few else None]
     for cut in CUTS[1 : 4 if few else None]:
         yield from ({**tile, **cut} for tile in tiles[:LIKELY])
     if not few:
@@ -138,7 +139,6 @@ def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
         tile = _tile(_group(work), rows=rows, keys=keys, warps=warps, stages=stages)
         yield tile
         if page % keys == 0:
-            yield {**tile, "descriptors": False}
             yield {**tile, "descriptors": True}
 
 

@@ -28,7 +28,7 @@ def sampler(calls: Sequence[Call], device: torch.device, graph: bool) -> Sampler
     if graph:
         captured = _capture(calls)
         if captured is not None:
-            return DeviceSampler([captured.replay], len(calls))
+            return DeviceSampler([captured.replay], len(calls), kept=calls)
     return DeviceSampler(calls, 1)
 
 
@@ -62,10 +62,14 @@ class HostSampler:
 
 
 class DeviceSampler:
-    """Time between two events on a GPU's stream. each: how many calls one of `calls` makes."""
+    """Time between two events on a GPU's stream. each: how many calls one of `calls` makes.
 
-    def __init__(self, calls: Sequence[Call], each: int) -> None:
+    kept: the calls of a graph, whose tensors it reads and writes as long as it is replayed.
+    """
+
+    def __init__(self, calls: Sequence[Call], each: int, kept: Sequence[Call] = ()) -> None:
         self._calls, self._each, self._next = calls, each, 0
+        self._kept = kept
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         calls[0]()
         once = self._run(2) * each
