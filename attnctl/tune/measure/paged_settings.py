@@ -127,7 +127,7 @@ def _decode_changes(few: bool) -> Iterator[Changes]:
         for keys, warps, stages in DECODE_TILES
     ]
     yield from CUTS
-    yield from tiles[: LIKELY if few else None]
+    yield from tiles
     for cut in CUTS[1 : 4 if few else None]:
         yield from ({**tile, **cut} for tile in tiles[:LIKELY])
     if not few:
