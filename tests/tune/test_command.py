@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
+import msgspec
 import pytest
 
 from attnctl.render.plain import plain
@@ -61,6 +64,15 @@ def test_the_table_says_who_won_by_how_much_and_what_failed(tmp_path: Path) -> N
     assert "TRITON_ATTN: crashed 3 times: signal SIGSEGV" in text
     assert text.splitlines()[-1].endswith(f"the profile is {output}")
     assert "3 of 3 points timed" in text
+
+
+def test_the_report_and_the_profile_fit_their_schemas(tmp_path: Path) -> None:
+    """What --json prints and what is written are valid against the published schemas."""
+    output = tmp_path / "p.json"
+    report = tune(request(output), Silent(), FakeBench())
+    for name, document in (("tune", msgspec.json.encode(report)), ("profile", output.read_bytes())):
+        schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+        jsonschema.validate(json.loads(document), schema)
 
 
 def test_the_command_imports_no_torch() -> None:
