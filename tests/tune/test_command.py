@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from attnctl.render.plain import plain
-from attnctl.render.tune import tune_view
+from attnctl.render.tune import Progress, tune_view
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.session import tune
 from tests.commands.running import LLAMA, ROOT, run
@@ -73,6 +74,34 @@ def test_the_report_and_the_profile_fit_their_schemas(tmp_path: Path) -> None:
     for name, document in (("tune", msgspec.json.encode(report)), ("profile", output.read_bytes())):
         schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
         jsonschema.validate(json.loads(document), schema)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_how_far_it_is_how_long_it_takes_and_the_best_so_far(
+    tmp_path: Path,
+) -> None:
+    """A bar, the points done, an estimate, and the last winner with its setting; then nothing."""
+    stream = Terminal()
+    progress = Progress(stream)
+    tune(request(tmp_path / "p.json"), progress, FakeBench())
+    progress.close()
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert lines[1].startswith("[........................] 0/3 points")
+    assert lines[2].startswith("[########................] 1/3, about ")
+    assert "TRITON_ATTN 100 us" in lines[2]
+    assert lines[-2].startswith("[########################] 3/3")
+    assert lines[-1] == ""
+
+
+def test_a_pipe_sees_no_bar(tmp_path: Path) -> None:
+    """Standard error of a job in the background stays empty."""
+    stream = io.StringIO()
+    tune(request(tmp_path / "p.json"), Progress(stream), FakeBench())
+    assert stream.getvalue() == ""
 
 
 def test_the_command_imports_no_torch() -> None:
