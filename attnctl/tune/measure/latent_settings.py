@@ -39,7 +39,8 @@ def latent_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
                 found.append(Setting(knobs=knobs))
     device = Device(limits.arch, limits.units, limits.shared_memory_bytes)
     widths = (mla.kv_lora_rank, mla.qk_rope_head_dim, item_bytes(layer))
-    own = latent_tiles(device, layer.heads or 1, *widths)
+    packed = layer.kv_cache_dtype == "fp8_ds_mla"
+    own = latent_tiles(device, layer.heads or 1, *widths, packed=packed)
     kernel = PORTABLE if hopper else ""
     for fill, tile in product(FILLS, _tiles(own)):
         if _fits(tile, limits, *widths) and tile.rows <= power(layer.heads or 1):
