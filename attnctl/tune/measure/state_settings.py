@@ -31,8 +31,9 @@ def state_settings(
     usual = known(op)
     for knobs in _LONG[op]():
         kept: Knobs = {name: value for name, value in knobs.items() if usual[name] != value}
-        if kept:
-            found.append(Setting(knobs=kept))
+        setting = Setting(knobs=kept)
+        if setting not in found:
+            found.append(setting)
     return (*found, *(Setting(knobs=knobs, kernel=STEPS) for knobs in _steps()))
 
 
