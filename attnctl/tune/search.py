@@ -28,6 +28,9 @@ LAST = 6
 HOPELESS = 2.0
 """How many times the fastest's time a candidate's may be and still be timed to the end."""
 
+NOT_JUDGED = "the budget ended before it was judged"
+NOT_TIMED = "the budget ended before it was timed"
+
 SAMPLE_US = 1500.0
 """About the least that a sample takes."""
 
@@ -212,7 +215,7 @@ def _promise(estimate_us: float) -> int:
 
 def _judged_out(one: Entrant, verdict: Verdict | None) -> Out:
     candidate = one.candidate
-    late = Verdict(detail="the budget ended before it was judged")
+    late = Verdict(detail=NOT_JUDGED)
     found = verdict or late
     return Out(
         backend=candidate.backend,
@@ -249,9 +252,7 @@ class _Race:
                 self._time(group, FIRST_ROUNDS)
         for one in self._entrants:
             if one.key not in self._times and not any(o for o in self.out if _same(o, one)):
-                self.out.append(
-                    _judged_out(one, Verdict(detail="the budget ended before it was timed"))
-                )
+                self.out.append(_judged_out(one, Verdict(detail=NOT_TIMED)))
         live = self._alive()
         if len(live) > 3 * LAST and not (end is not None and time.monotonic() > end):
             self._time(self._better(live, -(-len(live) // 3)), MORE_ROUNDS)
