@@ -19,26 +19,26 @@ STEPS = "steps"
 
 NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
 
+_WALK = {
+    "chunk": 64,
+    "rows": 64,
+    "warps": 4,
+    "stages": 3,
+    "prepare_warps": 4,
+    "prepare_registers": 0,
+}
+
 CHUNKS: Mapping[str, Mapping[str, int]] = MappingProxyType(
     {
-        "gdn": {
-            "rows": 32,
-            "warps": 4,
-            "stages": 3,
-            "prepare_warps": 4,
-            "prepare_registers": 0,
-            "channels_warps": 8,
-        },
+        "gdn": _WALK,
         "mamba1": {"tile": 1024, "warps": 1, "fill": 16, "least": 64},
-        "mamba2": {"rows": 64, "warps": 4, "stages": 3, "chunk": 64, "steps_warps": 4},
-        "linear": {"rows": 64, "warps": 4, "stages": 3, "chunk": 32},
-        "short_conv": {"part": 256, "warps": 1, "tokens": 32},
+        "mamba2": _WALK,
+        "linear": _WALK,
+        "short_conv": {"part": 128, "warps": 2, "tokens": 32},
     }
 )
-"""Operation -> knobs of its kernels for long rows, with the usual values."""
-
-PREFIXES: Mapping[str, str] = MappingProxyType({"linear": "constant_"})
-"""What stands before a knob's name in the kernels' own table."""
+"""Operation -> knobs of its kernels for long rows. The usual values of a walk (chunk, rows, ...)
+depend on the device and the batch: attnctl.kernels.triton.state_launch; these give its types."""
 
 _ANY = ("stages", "fill", "least", "registers")
 
@@ -59,8 +59,6 @@ def state_knobs(name: str, op: str, knobs: Mapping[str, Any], kernel: str) -> di
     return {**found, STEPS: True} if kernel else found
 
 
-def of_chunks(op: str, usual: Mapping[str, Any], knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """The kernels' own table for long rows, with these knobs changed."""
-    prefix = PREFIXES.get(op, "")
-    changed = {f"{prefix}{n[7:]}": v for n, v in knobs.items() if n.startswith("chunks.")}
-    return {**usual, **changed}
+def of_chunks(knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs of the kernels for long rows, without what stands before their names."""
+    return {name[7:]: value for name, value in knobs.items() if name.startswith("chunks.")}

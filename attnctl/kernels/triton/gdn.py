@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
-from attnctl.kernels.triton.gdn_chunks import KNOBS, worth_it
 from attnctl.kernels.triton.gdn_chunks import run as run_long
+from attnctl.kernels.triton.gdn_chunks import worth_it
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -182,7 +182,7 @@ def forward(
     long = STEPS not in knobs and worth_it(inputs, metadata)
     if long:
         ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
-        run_long(ready, state, metadata, out, of_chunks("gdn", KNOBS, knobs))
+        run_long(ready, state, metadata, out, changes=of_chunks(knobs))
         if metadata.speculative is None:
             return
     rows = tile_rows(width_v, block, 8, knobs.get("tile", TILE))

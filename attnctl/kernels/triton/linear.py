@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
-from attnctl.kernels.triton.decayed import KNOBS, worth_it
 from attnctl.kernels.triton.decayed import run as run_long
+from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
@@ -141,7 +141,7 @@ def forward(
     if long:
         run_long(
             q, k, v, -slope, state, metadata, out, state_strides=(1, width_v), scale=inputs.scale,
-            knobs=of_chunks("linear", KNOBS, knobs),
+            changes=of_chunks(knobs),
         )  # fmt: skip
         if metadata.speculative is None:
             return

@@ -152,7 +152,7 @@ def forward(
     long = STEPS not in knobs and worth_it(inputs, metadata)
     if long:
         ready = msgspec.structs.replace(inputs, x=x, dt=dt, b=b, c=c, z=z)
-        run_long(ready, state, metadata, out, of_chunks("mamba1", KNOBS, knobs))
+        run_long(ready, state, metadata, out, {**KNOBS, **of_chunks(knobs)})
         if metadata.speculative is None:
             return
     channels, size = inputs.a.shape

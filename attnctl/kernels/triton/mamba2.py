@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
-from attnctl.kernels.triton.decayed import KNOBS, worth_it
 from attnctl.kernels.triton.decayed import run as run_long
+from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -176,7 +176,7 @@ def forward(
         run_long(
             c, b, x, rate, state, metadata, out, state_strides=(size, 1), dt=dt, z=z, skip=skip,
             bias=bias, dt_limit=inputs.dt_limit, softplus_dt=inputs.softplus,
-            knobs=of_chunks("mamba2", KNOBS, knobs),
+            changes=of_chunks(knobs),
         )  # fmt: skip
         if metadata.speculative is None:
             return

@@ -297,7 +297,8 @@ def forward(
     x = dense(inputs.x)
     channels, width = inputs.weight.shape
     rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
-    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else knobs.get("tile", PART))
+    most = 1024 if interpreting() else knobs.get("tile", PART)
+    part = min(triton.next_power_of_2(channels), most)
     arguments = (
         x, constant(inputs.weight), constant(inputs.bias), out, state, *row_arguments(metadata),
         x.stride(0), out.stride(0), *state.stride(),
@@ -311,7 +312,7 @@ def forward(
         "num_stages": 1,
     }
     if longest > SHORT and STEPS not in knobs:
-        own = of_chunks("short_conv", CHUNKS["short_conv"], knobs)
+        own = {**CHUNKS["short_conv"], **of_chunks(knobs)}
         whole = triton.next_power_of_2(channels)
         tile, tokens = part if interpreting() else min(whole, own["part"]), own["tokens"]
         tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, tokens)
@@ -319,4 +320,5 @@ def forward(
         return
     grid = triton.cdiv(channels, part), rows
     last = metadata.speculative is None and state.shape[1] - metadata.num_spec == width - 1
-    short_rows_kernel[grid](*arguments, BC=part, LAST=last, num_warps=knobs.get("warps", WARPS), **constants)
+    warps = knobs.get("warps", WARPS)
+    short_rows_kernel[grid](*arguments, BC=part, LAST=last, num_warps=warps, **constants)

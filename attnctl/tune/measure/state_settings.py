@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from attnctl.kernels.state_knobs import STEPS, known
+from attnctl.kernels.state_knobs import STEPS
 from attnctl.tune.settings import Knobs, Limits, Setting, Work
 
 TILES = (256, 512, 1024, 2048, 4096, 8192)
@@ -28,10 +28,8 @@ def state_settings(
     found = [Setting(), *(Setting(kernel=name) for name in rivals)]
     if work.query == 1:
         return (*found, *(Setting(knobs=knobs) for knobs in _steps()))
-    usual = known(op)
     for knobs in _LONG[op]():
-        kept: Knobs = {name: value for name, value in knobs.items() if usual[name] != value}
-        setting = Setting(knobs=kept)
+        setting = Setting(knobs=knobs)
         if setting not in found:
             found.append(setting)
     return (*found, *(Setting(knobs=knobs, kernel=STEPS) for knobs in _steps()))
@@ -48,9 +46,8 @@ def _gdn() -> Iterator[Knobs]:
     for rows, warps, stages in product((16, 32, 64, 128), (2, 4, 8), (1, 2, 3)):
         if 4 <= rows // warps <= 32:
             yield {"chunks.rows": rows, "chunks.warps": warps, "chunks.stages": stages}
-    for rows, warps in product((32, 64), (2, 8)):
-        yield {"chunks.rows": rows, "chunks.prepare_warps": warps}
-        yield {"chunks.rows": rows, "chunks.channels_warps": warps}
+    for rows, warps, chunk in product((32, 64), (2, 4, 8), (32, 64)):
+        yield {"chunks.rows": rows, "chunks.prepare_warps": warps, "chunks.chunk": chunk}
 
 
 def _mamba1() -> Iterator[Knobs]:
