@@ -2,7 +2,7 @@
 
     python benchmarks/regret.py --model config.json [--model ...] [--budget 60s] [--profile FILE]
                                 [--workload NAME|FILE] [--backend NAME] [--points N] [--out FILE]
-                                [--limit SECONDS]
+                                [--limit SECONDS] [--verdicts JOURNAL]
     python benchmarks/regret.py --repeat --model config.json --budget 60s [--points 20]
 
 For each layer shape a grid is tuned (or --profile holds it), then every eligible backend runs with
@@ -18,7 +18,6 @@ import argparse
 import json
 import math
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -29,19 +28,24 @@ from attnctl.layer import Options
 from attnctl.model import read_model
 from attnctl.options import read_options
 from attnctl.probe import probe
-from attnctl.profile.document import read_profile
+from attnctl.profile.canonical import encode
+from attnctl.profile.document import key_of, read_profile, versions_of
+from attnctl.profile.hashes import kernel_hashes
 from attnctl.profile.pick import Table
 from attnctl.registry import load
+from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.journal import Entry, JudgedLine
+from attnctl.tune.run import run_tasks
 from attnctl.tune.search import Entrant, Judge
-from attnctl.tune.session import Request, _jobs, _place, tune
+from attnctl.tune.session import Request, _jobs, _place
 from attnctl.tune.settings import BLOCK_SIZE
 from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
-FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 21, 6
+FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
 
 OFF_GRID = {
     # chat's grid is 1, 4, 16 .. by 256, 1024 ..; none of these is on it
@@ -129,8 +133,14 @@ def exhaust(task, bench, judge, table, end):
     last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
             if key in everything]  # fmt: skip
     times, _ = bench.time(task.work, last, LAST_ROUNDS)
-    final = {key: median(found) for key, found in times.items()}
-    best = min(final, key=final.__getitem__)
+    # the fastest is found by half of the rounds and timed by the other: the least of several
+    # noisy times is less than any of them is
+    chosen_by = {key: median(found[::2]) for key, found in times.items()}
+    final = {key: median(found[1::2]) for key, found in times.items()}
+    if chosen.key not in final:
+        print(f"   {chosen.key} could not be timed", flush=True)
+        return "failed"
+    best = min(chosen_by, key=chosen_by.__getitem__)
     return {
         "shape": str(task.shape),
         "point": str(task.load),
@@ -170,25 +180,55 @@ def summary(rows):
     print(said("regret of the untuned defaults", untuned), flush=True)
 
 
-def tuned_profile(arguments, model, machine, registry, folder, name, resume=False):
+class Memory:
+    """A journal that is kept nowhere, with verdicts that are already known."""
+
+    def __init__(self, verdicts):
+        self.verdicts, self.measured = dict(verdicts), {}
+
+    def judged(self, candidate, verdict):
+        self.verdicts[candidate] = verdict
+
+    def finished(self, task, measured, seconds=0.0):
+        self.measured[task] = measured
+
+
+def tuned_profile(arguments, model, bench, verdicts, name):
     """A fresh profile of a model's grid."""
-    output = str(Path(folder, f"{name}.json"))
-    asked = Request(
-        spec=read_model(model),
-        registry=registry,
-        options=read_options(registry, dtype=arguments.dtype),
-        loads=grid(arguments),
-        machine=machine,
-        backends=tuple(arguments.backend or ()),
-        ops=tuple(arguments.op or ()),
-        output=output,
-        resume=resume,
-        budget_s=seconds(arguments.budget, "--budget"),
+    machine, registry = arguments.machine, arguments.registry
+    tasks = tasks_of(arguments, model, grid(arguments))
+    quiet = Quiet()
+    quiet.begin(len(tasks))
+    budget = seconds(arguments.budget, "--budget")
+    memory = Memory(verdicts)
+    measured = run_tasks(tasks, bench, memory, budget_s=budget, told=quiet.step)
+    verdicts.update(memory.verdicts)
+    gpus = machine.gpus
+    names = {rival.backend for task in tasks for rival in task.rivals}
+    profile = assemble(
+        tasks,
+        measured,
+        name=machine.name,
+        key=key_of(machine, gpus[0] if gpus else None),
+        versions=versions_of(machine),
+        site=bench.site(),
+        kernels=kernel_hashes(registry, names),
+        day=time.strftime("%Y-%m-%d"),
     )
-    report = tune(asked, Quiet())
-    for failure in report.failures[:10]:
-        print("  ", failure, flush=True)
-    return output
+    if arguments.keep:
+        Path(arguments.keep, f"{name}.json").write_bytes(encode(profile))
+    return profile
+
+
+def known_verdicts(arguments):
+    """What journals of tunes on this machine say of candidates."""
+    found = {}
+    for path in arguments.verdicts or ():
+        for line in Path(path).read_bytes().splitlines():
+            entry = msgspec.json.decode(line, type=Entry)
+            if isinstance(entry, JudgedLine):
+                found[entry.candidate] = entry.verdict
+    return found
 
 
 def grid(arguments):
@@ -206,13 +246,12 @@ def off_grid(arguments):
     return tuple(Load(phase=p, batch=b, context=s, query=q) for p, b, s, q in points)
 
 
-def tasks_of(arguments, model, machine, registry, loads) -> tuple[Task, ...]:
-    options = read_options(registry, dtype=arguments.dtype) or Options()
+def tasks_of(arguments, model, loads) -> tuple[Task, ...]:
     return plan_tasks(
         read_model(model),
-        machine,
-        registry,
-        options,
+        arguments.machine,
+        arguments.registry,
+        read_options(arguments.registry, dtype=arguments.dtype),
         loads,
         backends=tuple(arguments.backend or ()),
         ops=tuple(arguments.op or ()),
@@ -223,41 +262,41 @@ def entry_of(profile, task):
     return next((e for e in profile.entries if e.shape.full == task.shape.full), None)
 
 
-def bench_for(machine, arguments):
+def bench_for(arguments):
     asked = Request(
         spec=read_model(arguments.model[0]),
-        registry=load(),
+        registry=arguments.registry,
         options=Options(),
         loads=(),
-        machine=machine,
+        machine=arguments.machine,
     )
     return WorkerBench(_place(asked), _jobs(asked), 60.0)
 
 
-def regret(arguments, machine, registry, folder):
-    end = time.monotonic() + arguments.limit
+def regret(arguments, bench, verdicts):
     rows = []
-    profiles = list(arguments.profile or ())
+    profiles = [read_profile(path) for path in arguments.profile or ()]
     if not profiles:
         profiles = [
-            tuned_profile(arguments, model, machine, registry, folder, f"tuned-{n}")
+            tuned_profile(arguments, model, bench, verdicts, f"tuned-{n}")
             for n, model in enumerate(arguments.model)
         ]
-    with bench_for(machine, arguments) as bench:
-        judge = Judge()
-        for model in arguments.model:
-            for task in tasks_of(arguments, model, machine, registry, off_grid(arguments)):
-                entries = [entry_of(read_profile(path), task) for path in profiles]
-                entry = next((one for one in entries if one is not None), None)
-                table = Table(entry, [rival.backend for rival in task.rivals])
-                row = exhaust(task, bench, judge, table, end)
-                if row is None:
-                    print("the time is over", flush=True)
-                    break
+    end = time.monotonic() + arguments.limit
+    judge = Judge(verdicts)
+    for model in arguments.model:
+        for task in tasks_of(arguments, model, off_grid(arguments)):
+            found = (entry_of(profile, task) for profile in profiles)
+            entry = next((one for one in found if one is not None), None)
+            table = Table(entry, [rival.backend for rival in task.rivals])
+            row = exhaust(task, bench, judge, table, end)
+            if row is None:
+                print("the time is over", flush=True)
+                return summary(rows)
+            if row != "failed":
                 rows.append(row)
                 say(row)
                 write(arguments, rows)
-    summary(rows)
+    return summary(rows)
 
 
 def say(row):
@@ -275,28 +314,31 @@ def write(arguments, rows):
         Path(arguments.out).write_text(json.dumps(rows, indent=1))
 
 
-def repeat(arguments, machine, registry, folder):
+def repeat(arguments, bench, verdicts):
     """Two tunes of one grid: where their winners differ, the ratio of their times."""
     model = arguments.model[0]
-    paths = [
-        tuned_profile(arguments, model, machine, registry, folder, f"run-{n}") for n in range(2)
-    ]
-    one, other = map(read_profile, paths)
+    one, other = (tuned_profile(arguments, model, bench, verdicts, f"run-{n}") for n in range(2))
     rows = []
-    with bench_for(machine, arguments) as bench:
-        for task in tasks_of(arguments, model, machine, registry, grid(arguments)):
-            order = [rival.backend for rival in task.rivals]
-            first, second = (
-                pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (one, other)
-            )
-            ratio = 1.0
-            if first.key != second.key:
-                times, _ = bench.time(task.work, [first, second], LAST_ROUNDS)
-                ratio = median(times[second.key]) / median(times[first.key])
-            rows.append({"point": str(task.load), "shape": str(task.shape), "ratio": ratio,
-                         "first": first.key, "second": second.key})  # fmt: skip
-            print(f"{task.load}: {ratio:.3f} {first.key} {second.key}", flush=True)
-            write(arguments, rows)
+    for task in tasks_of(arguments, model, grid(arguments)):
+        order = [rival.backend for rival in task.rivals]
+        first, second = (
+            pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (one, other)
+        )
+        ratio = 1.0
+        if first.key != second.key:
+            times, _ = bench.time(task.work, [first, second], LAST_ROUNDS)
+            ratio = median(times[second.key]) / median(times[first.key])
+        rows.append(
+            {
+                "point": str(task.load),
+                "shape": str(task.shape),
+                "ratio": ratio,
+                "first": first.key,
+                "second": second.key,
+            }
+        )
+        print(f"{task.load}: {ratio:.3f} {first.key} {second.key}", flush=True)
+        write(arguments, rows)
     differ = [row["ratio"] for row in rows if row["first"] != row["second"]]
     worst = max((max(r, 1 / r) for r in differ), default=1.0)
     print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
@@ -317,12 +359,13 @@ def main():
     parser.add_argument("--limit", type=float, default=1e9, help="seconds for the points off it")
     parser.add_argument("--out")
     parser.add_argument("--keep", help="a folder for the profiles")
+    parser.add_argument("--verdicts", action="append", help="a journal, for what it judged")
     parser.add_argument("--repeat", action="store_true")
     arguments = parser.parse_args()
-    machine, registry = probe(), load()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = arguments.keep or scratch
-        (repeat if arguments.repeat else regret)(arguments, machine, registry, folder)
+    arguments.machine, arguments.registry = probe(), load()
+    with bench_for(arguments) as bench:
+        verdicts = known_verdicts(arguments)
+        (repeat if arguments.repeat else regret)(arguments, bench, verdicts)
 
 
 if __name__ == "__main__":

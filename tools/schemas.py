@@ -16,6 +16,7 @@ from attnctl.profile.values import Document
 from attnctl.report import SelectReport, Sweep
 from attnctl.schema import json_schema
 from attnctl.trials import SmokeReport
+from attnctl.tune.report import TuneReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
@@ -32,6 +33,7 @@ TYPES = {
     "select-sweep": Sweep,
     "smoke": SmokeReport,
     "tape": Tape,
+    "tune": TuneReport,
 }
 
 

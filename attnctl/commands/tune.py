@@ -100,6 +100,7 @@ def command(
     from attnctl.model import read_model
     from attnctl.options import read_options
     from attnctl.registry import load
+    from attnctl.render.output import remark
     from attnctl.render.tune import Progress, tune_view
     from attnctl.run import ended_by_signals
     from attnctl.tune.session import Request, tune
@@ -135,6 +136,10 @@ def command(
     try:
         with ended_by_signals():
             report = tune(request, progress)
+    except (KeyboardInterrupt, SystemExit):
+        progress.close()
+        remark("tune: interrupted; the same command with --resume goes on after the last point")
+        raise
     finally:
         progress.close()
     ctx.obj.output.json(report) if json else ctx.obj.output.view(tune_view(report))

@@ -65,11 +65,12 @@ def _fused(tensor: Tensor) -> Any:
     """The same by Triton, in a launch each; None on the processor and without Triton."""
     if tensor.is_cpu:
         return None
+    from importlib import import_module
+
     try:
-        from attnctl.kernels.triton import settle_rows
+        return import_module("attnctl.kernels.triton.settle_rows")
     except ImportError:
         return None
-    return settle_rows
 
 
 def each_token(metadata: Metadata, tokens: int) -> Metadata:

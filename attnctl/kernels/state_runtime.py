@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,17 @@ from torch import Tensor
 from attnctl import cache
 from attnctl.exits import InputError
 from attnctl.kernels.rivals import Load, importable, rival
+from attnctl.kernels.state_knobs import STEPS, state_knobs
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
-from attnctl.tune.settings import BLOCK_SIZE, Limits, Setting, Work, refuse_kernel
+from attnctl.tune.settings import BLOCK_SIZE, refuse_kernel
 
 if TYPE_CHECKING:
     from attnctl.findings import Finding
     from attnctl.kernels.cpu.state_call import NativeStates
     from attnctl.probe.host import Host
+    from attnctl.tune.settings import Limits, Setting, Work
 
 Shape = tuple[int, ...]
 
@@ -59,6 +62,7 @@ class StateAttention:
         self._shapes = shapes
         self._rivals = rivals
         self._kernel = kernel
+        self._tuned: dict[str, Any] = {}
         self._load = load
         self._host = host
         self._opened: tuple[NativeStates | None, Finding] | None = None
@@ -73,21 +77,32 @@ class StateAttention:
         """The rival kernels whose package is installed here."""
         return importable(self._rivals)
 
-    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
-        """The bundled kernels, and every rival that is installed here."""
-        return (Setting(), *(Setting(kernel=name) for name in self.rivals()))
-
     def with_knobs(
         self, knobs: Mapping[str, Any], kernel: str = "", load: Load | None = None
     ) -> StateAttention:
-        """This runtime on a rival kernel. InputError: it has no such kernel, or no such knob."""
-        for knob in set(knobs) - {BLOCK_SIZE}:
-            raise InputError(f"{self._name}: no knob {knob!r}; it has none")
-        refuse_kernel(self._name, kernel, self._rivals)
-        return type(self)(
-            self._name, self._op, self._kinds, self._shapes, self._rivals, kernel=kernel,
-            load=load or self._load, host=self._host,
-        )  # fmt: skip
+        """This runtime on a rival kernel, or with knobs of the bundled ones.
+
+        InputError: it has no such kernel, or that kernel no such knob.
+        """
+        refuse_kernel(self._name, kernel, (*self._rivals, STEPS))
+        if kernel in self._rivals:
+            for knob in set(knobs) - {BLOCK_SIZE}:
+                raise InputError(f"{self._name}: {kernel} has no knob {knob!r}")
+        tuned = copy(self)
+        tuned._kernel = kernel if kernel in self._rivals else ""
+        tuned._load = load or self._load
+        changed = {} if tuned._kernel else state_knobs(self._name, self._op, knobs, kernel)
+        tuned._tuned = {"knobs": changed} if changed else {}
+        return tuned
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """Every launch of the Triton kernels and every rival that is installed, the default first.
+
+        On a processor the default alone.
+        """
+        from attnctl.tune.measure.state_settings import state_settings
+
+        return state_settings(self._op, work, limits, self.rivals())
 
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
@@ -177,7 +192,9 @@ class StateAttention:
             form = "eager"
         op = self._op
         module = import_module(f"attnctl.kernels.{form}.{op}")
-        module.forward(inputs, state, metadata, out)
+        # only the Triton kernels have knobs
+        tuned = self._tuned if form == "triton" else {}
+        module.forward(inputs, state, metadata, out, **tuned)
 
     def _open(self) -> tuple[NativeStates | None, Finding]:
         if self._opened is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TextIO
 
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
 from attnctl.tune.report import Row, TuneReport
@@ -16,35 +17,34 @@ MOST_FAILURES = 12
 class Progress:
     """Says on standard error how far the tune is; silent where that is no terminal."""
 
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._shown = self._stream is not None and self._stream.isatty()
 
     def begin(self, total: int) -> None:
         self._say(f"{_bar(0, total)} 0/{total} points, compiling and judging the first settings")
 
     def step(self, step: Step) -> None:
         best = step.measured.best()
-        found = f"{step.task.load}: "
-        if best is None:
-            found += "nothing could be timed"
-        else:
+        found = f"nothing could be timed at {step.task.load}"
+        if best is not None:
             setting = Setting(knobs=best.knobs, kernel=best.kernel)
-            found += f"{best.backend} {best.median_us:.4g} us with {setting}"
+            found = f"{best.backend} {best.median_us:.4g} us at {step.task.load} with {setting}"
         left = "" if step.left_s is None else f", about {_time(step.left_s)} left"
         self._say(f"{_bar(step.done, step.total)} {step.done}/{step.total}{left}; {found}")
 
     def close(self) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
     def _say(self, text: str) -> None:
         if self._shown:
             from shutil import get_terminal_size
 
             width = max(20, get_terminal_size().columns - 1)
-            sys.stderr.write(f"\r\x1b[K{text[:width]}")
-            sys.stderr.flush()
+            self._stream.write(f"\r\x1b[K{text[:width]}")
+            self._stream.flush()
 
 
 def _bar(done: int, total: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.search import TIE, Final, Measured, winner
+from attnctl.tune.search import NOT_JUDGED, NOT_TIMED, TIE, Final, Measured, Out, winner
 from attnctl.tune.tasks import Task
 
 Pair = tuple[Task, Measured]
@@ -105,16 +106,6 @@ def _point(task: Task, found: Measured, pages: dict[str, int | None]) -> Point:
         for rival in task.rivals
         if (timing := _timing(rival.backend, found, pages[rival.backend])) is not None
     ]
-    rejected = [
-        Rejected(
-            backend=one.backend,
-            knobs=one.knobs,
-            kernel=one.kernel,
-            why=one.why,  # type: ignore[arg-type]
-            detail=one.detail,
-        )
-        for one in found.out
-    ]
     return Point(
         phase=load.phase,
         batch=load.batch,
@@ -122,8 +113,31 @@ def _point(task: Task, found: Measured, pages: dict[str, int | None]) -> Point:
         query=load.query,
         weight=load.weight,
         timings=tuple(timings),
-        rejected=tuple(rejected),
+        rejected=(*_unreached(found), *(_rejected(one) for one in found.out if not _late(one))),
     )
+
+
+def _late(one: Out) -> bool:
+    return one.detail in (NOT_JUDGED, NOT_TIMED)
+
+
+def _rejected(one: Out) -> Rejected:
+    return Rejected(
+        backend=one.backend,
+        knobs=one.knobs,
+        kernel=one.kernel,
+        why=one.why,  # type: ignore[arg-type]
+        detail=one.detail,
+    )
+
+
+def _unreached(found: Measured) -> Iterator[Rejected]:
+    """One for all settings of a backend that the budget left no time for."""
+    counts = Counter(one.backend for one in found.out if _late(one))
+    for backend, count in sorted(counts.items()):
+        which = "1 setting" if count == 1 else f"{count} settings"
+        detail = f"the budget ended before {which} could be judged and timed"
+        yield Rejected(backend=backend, why="pruned", detail=detail)
 
 
 def _timing(backend: str, found: Measured, page: int | None) -> Timing | None:

@@ -118,30 +118,31 @@ class WorkerBench:
         return self._child.answer(limit_s)
 
     def check(
-        self, work: Work, candidates: Sequence[Candidate], until: float | None = None
+        self,
+        work: Work,
+        candidates: Sequence[Candidate],
+        until: float | None = None,
+        always: int = 0,
     ) -> Iterator[tuple[Candidate, Verdict]]:
-        left = list(candidates)
-        if len(self._judges) == 1 or len(left) <= 1:
-            for one in left:
-                if until is not None and time.monotonic() > until:
-                    return
+        left = _Queue(candidates, until, always)
+        if len(self._judges) == 1 or len(candidates) <= 1:
+            while (one := left.next()) is not None:
                 yield one, self._judged(self._judges[0], work, one)
             return
-        yield from self._side_by_side(work, left, until)
+        yield from self._side_by_side(work, left)
 
-    def _side_by_side(
-        self, work: Work, left: list[Candidate], until: float | None
-    ) -> Iterator[tuple[Candidate, Verdict]]:
+    def _side_by_side(self, work: Work, left: _Queue) -> Iterator[tuple[Candidate, Verdict]]:
         """Each judge takes the next candidate as it ends one."""
         from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
         idle = list(self._judges)
         running: dict[Future[Verdict], tuple[Child, Candidate]] = {}
         with ThreadPoolExecutor(len(self._judges)) as pool:
-            while left or running:
-                while left and idle and not (until is not None and time.monotonic() > until):
-                    child, one = idle.pop(), left.pop(0)
-                    running[pool.submit(self._judged, child, work, one)] = (child, one)
+            while True:
+                while idle and (following := left.next()) is not None:
+                    child = idle.pop()
+                    future = pool.submit(self._judged, child, work, following)
+                    running[future] = (child, following)
                 if not running:
                     return
                 done = wait(running, return_when=FIRST_COMPLETED).done
@@ -151,14 +152,15 @@ class WorkerBench:
                     yield one, future.result()
 
     def _judged(self, child: Child, work: Work, one: Candidate) -> Verdict:
-        fresh = child.fresh
+        fresh, begin = child.fresh, time.monotonic()
         child.send(exchange.AskCheck(work, one))
         try:
             answer = child.answer(self._limit_s + (START_LIMIT_S if fresh else 0.0))
         except _DiedError as died:
             return died.verdict
         if isinstance(answer, exchange.Judged) and answer.key == one.key:
-            return answer.verdict
+            took = round(time.monotonic() - begin, 3)
+            return msgspec.structs.replace(answer.verdict, seconds=took)
         return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
 
     def time(
@@ -212,3 +214,18 @@ class WorkerBench:
             at = answer.key
             # all of them in turns may take as much longer as they are
             limit = self._limit_s * (1 if at else max(1, len(candidates) * rounds / 20))
+
+
+class _Queue:
+    """Candidates in their order until the time is over, the first `always` whatever it is."""
+
+    def __init__(self, candidates: Sequence[Candidate], until: float | None, always: int) -> None:
+        self._left, self._until, self._always = list(candidates), until, always
+        self._given = 0
+
+    def next(self) -> Candidate | None:
+        late = self._until is not None and time.monotonic() > self._until
+        if not self._left or (late and self._given >= self._always):
+            return None
+        self._given += 1
+        return self._left.pop(0)

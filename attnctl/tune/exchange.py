@@ -48,10 +48,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a candidate may be timed. fault: None where its outputs are right."""
+    """Whether a candidate may be timed. fault: None where its outputs are right.
+
+    seconds: what it took to tell, compiling included; for the journal's reader.
+    """
 
     fault: Fault | None = None
     detail: str = ""
+    seconds: float = 0.0
 
 
 class Bench(Protocol):
@@ -63,11 +67,16 @@ class Bench(Protocol):
         """What may be tuned; a verdict where the backend cannot say."""
 
     def check(
-        self, work: Work, candidates: Sequence[Candidate], until: float | None = None
+        self,
+        work: Work,
+        candidates: Sequence[Candidate],
+        until: float | None = None,
+        always: int = 0,
     ) -> Iterator[tuple[Candidate, Verdict]]:
         """Each candidate's outputs on small batches, in any order.
 
-        until: on the monotonic clock; those that were not begun by then are not given.
+        until: on the monotonic clock; those that were not begun by then are not given, but for the
+        first `always` ones.
         """
 
     def time(

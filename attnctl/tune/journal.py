@@ -41,6 +41,7 @@ class JudgedLine(msgspec.Struct, frozen=True, tag="judged"):
 class MeasuredLine(msgspec.Struct, frozen=True, tag="measured"):
     task: str
     measured: Measured
+    seconds: float = 0.0
 
 
 Entry = Header | JudgedLine | MeasuredLine
@@ -65,9 +66,10 @@ class Journal:
         self.verdicts[candidate] = verdict
         self._append(JudgedLine(candidate, verdict))
 
-    def finished(self, task: str, measured: Measured) -> None:
+    def finished(self, task: str, measured: Measured, seconds: float = 0.0) -> None:
+        """seconds: what it took, for the reader."""
         self.measured[task] = measured
-        self._append(MeasuredLine(task, measured), sync=True)
+        self._append(MeasuredLine(task, measured, round(seconds, 3)), sync=True)
 
     def remove(self) -> None:
         """Takes the file away, once what it holds is in a profile."""

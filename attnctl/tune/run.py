@@ -49,7 +49,7 @@ def run_tasks(
     left = [task for task in tasks if task.key not in done]
     total = len(tasks)
     for number, task in enumerate(left):
-        found = alike.get(task.alike)
+        found, started = alike.get(task.alike), clock()
         if found is None:
             share = None
             if budget_s is not None:
@@ -59,7 +59,7 @@ def run_tasks(
         else:
             found = msgspec.structs.replace(found, load=task.load)
         done[task.key] = found
-        journal.finished(task.key, found)
+        journal.finished(task.key, found, clock() - started)
         rest = len(left) - number - 1
         spent = clock() - begin
         guess = spent / (number + 1) * rest

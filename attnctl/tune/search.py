@@ -28,6 +28,9 @@ LAST = 6
 HOPELESS = 2.0
 """How many times the fastest's time a candidate's may be and still be timed to the end."""
 
+NOT_JUDGED = "the budget ended before it was judged"
+NOT_TIMED = "the budget ended before it was timed"
+
 SAMPLE_US = 1500.0
 """About the least that a sample takes."""
 
@@ -112,14 +115,12 @@ class Judge:
         Each backend's default is judged however late it is.
         """
         scope = _scope(task)
-        for late, of_place in ((None, True), (until, False)):
-            new = [
-                one.candidate
-                for one in entrants
-                if (one.place == 0) is of_place and f"{scope} {one.key}" not in self._known
-            ]
-            for candidate, verdict in bench.check(task.work, new, late):
-                self._keep(f"{scope} {candidate.key}", verdict)
+        new = [one for one in entrants if f"{scope} {one.key}" not in self._known]
+        new.sort(key=lambda one: one.place != 0)
+        always = sum(one.place == 0 for one in new)
+        asked = [one.candidate for one in new]
+        for candidate, verdict in bench.check(task.work, asked, until, always):
+            self._keep(f"{scope} {candidate.key}", verdict)
         good, bad = [], []
         for one in entrants:
             found = self._known.get(f"{scope} {one.key}")
@@ -159,7 +160,9 @@ def tune_point(
     good, bad = judge.sift(bench, task, entrants, until)
     out += [_judged_out(one, verdict) for one, verdict in bad]
     race = _Race(task, bench, judge)
-    end = None if budget_s is None else max(begin + 0.8 * budget_s, time.monotonic())
+    now = time.monotonic()
+    # judging that took too long must not leave what it found untimed
+    end = None if budget_s is None else max(begin + 0.8 * budget_s, now + 0.25 * budget_s)
     race.run(good, end)
     return Measured(
         shape_key=task.shape_key,
@@ -212,7 +215,7 @@ def _promise(estimate_us: float) -> int:
 
 def _judged_out(one: Entrant, verdict: Verdict | None) -> Out:
     candidate = one.candidate
-    late = Verdict(detail="the budget ended before it was judged")
+    late = Verdict(detail=NOT_JUDGED)
     found = verdict or late
     return Out(
         backend=candidate.backend,
@@ -243,15 +246,13 @@ class _Race:
         for start in range(0, len(self._entrants), GROUP):
             group = self._entrants[start : start + GROUP]
             late = end is not None and time.monotonic() > end
-            if late:
+            if late and start:
                 group = [one for one in group if one.place == 0]
             if group:
                 self._time(group, FIRST_ROUNDS)
         for one in self._entrants:
             if one.key not in self._times and not any(o for o in self.out if _same(o, one)):
-                self.out.append(
-                    _judged_out(one, Verdict(detail="the budget ended before it was timed"))
-                )
+                self.out.append(_judged_out(one, Verdict(detail=NOT_TIMED)))
         live = self._alive()
         if len(live) > 3 * LAST and not (end is not None and time.monotonic() > end):
             self._time(self._better(live, -(-len(live) // 3)), MORE_ROUNDS)

@@ -64,14 +64,14 @@ def refuse_foreign(path: str, key: Key) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Holds the lock of a file; whoever else writes waits."""
+    """Holds the lock of a file's folder, which leaves nothing behind; whoever else writes waits."""
     import fcntl
 
-    name = f"{path}.lock"
+    where = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
     try:
-        lock = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
+        lock = os.open(where, os.O_RDONLY)
     except OSError as error:
-        raise InputError(f"{name} cannot be written: {reason(error)}") from error
+        raise InputError(f"{where} cannot be written: {reason(error)}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -133,6 +133,7 @@ class Server:
         try:
             found = check()
         except Exception as error:
+            self._end_if_broken()
             return Verdict(fault="error", detail=_words(error))
         if found.verdict == "pass":
             return Verdict()
@@ -184,6 +185,7 @@ class Server:
                 try:
                     times[key].append(self._samplers[key].sample_us())
                 except Exception as error:
+                    self._end_if_broken()
                     faults[key] = Verdict(fault="error", detail=_words(error))
         kept = {key: found for key, found in times.items() if key not in faults}
         self.say(exchange.Times(kept, faults))
@@ -204,8 +206,22 @@ class Server:
                 graph = work.phase == "decode"
                 self._samplers[candidate.key] = sampler(calls, self.device, graph)
             except Exception as error:
+                self._end_if_broken()
                 return Verdict(fault="error", detail=_words(error))
         return verdict
+
+    def _end_if_broken(self) -> None:
+        """After an illegal access a GPU serves this process no more: the parent starts another."""
+        import torch
+
+        if self.device.type != "cuda":
+            return
+        try:
+            torch.cuda.synchronize()
+        except Exception as error:
+            sys.stderr.write(f"{_words(error)}\n")
+            sys.stderr.flush()
+            os._exit(1)
 
     def _batch(self, work: Work, page: int, order: tuple[int, ...] | None) -> Batch:
         from attnctl.tune.measure.batch import Lengths, build

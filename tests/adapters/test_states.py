@@ -138,8 +138,10 @@ def test_a_kernel_that_a_backend_has_not_is_refused_with_those_it_has() -> None:
         open_backend("GDN_ATTN", kernel="mamba_ssm")
     with pytest.raises(InputError, match="it has no rival kernels"):
         open_backend("CPU_ATTN", kernel="fla")
-    with pytest.raises(InputError, match="no knob 'tile'"):
-        open_backend("GDN_ATTN").with_knobs({"tile": 3})
+    with pytest.raises(InputError, match="no knob 'tiles'"):
+        open_backend("GDN_ATTN").with_knobs({"tiles": 512})
+    with pytest.raises(InputError, match="fla has no knob 'tile'"):
+        open_backend("GDN_ATTN").with_knobs({"tile": 512}, "fla")
     with pytest.raises(InputError, match="no kernel 'fa3'; its kernels are fla"):
         open_backend("LINEAR_ATTN").with_knobs({}, "fa3")
 

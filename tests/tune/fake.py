@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,15 @@ class FakeBench:
         return [Setting(knobs=knobs, effort=self._effort(knobs)) for knobs in self._settings]
 
     def check(
-        self, work: Work, candidates: Sequence[Candidate], until: float | None = None
+        self,
+        work: Work,
+        candidates: Sequence[Candidate],
+        until: float | None = None,
+        always: int = 0,
     ) -> Iterator[tuple[Candidate, Verdict]]:
-        for one in candidates:
+        for place, one in enumerate(candidates):
+            if until is not None and time.monotonic() > until and place >= always:
+                return
             self.judged.append(one.key)
             yield one, self._faults.get(one.key, Verdict())
 

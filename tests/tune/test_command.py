@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
+import msgspec
 import pytest
 
 from attnctl.render.plain import plain
-from attnctl.render.tune import tune_view
+from attnctl.render.tune import Progress, tune_view
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.session import tune
 from tests.commands.running import LLAMA, ROOT, run
@@ -61,6 +65,43 @@ def test_the_table_says_who_won_by_how_much_and_what_failed(tmp_path: Path) -> N
     assert "TRITON_ATTN: crashed 3 times: signal SIGSEGV" in text
     assert text.splitlines()[-1].endswith(f"the profile is {output}")
     assert "3 of 3 points timed" in text
+
+
+def test_the_report_and_the_profile_fit_their_schemas(tmp_path: Path) -> None:
+    """What --json prints and what is written are valid against the published schemas."""
+    output = tmp_path / "p.json"
+    report = tune(request(output), Silent(), FakeBench())
+    for name, document in (("tune", msgspec.json.encode(report)), ("profile", output.read_bytes())):
+        schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+        jsonschema.validate(json.loads(document), schema)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_how_far_it_is_how_long_it_takes_and_the_best_so_far(
+    tmp_path: Path,
+) -> None:
+    """A bar, the points done, an estimate, and the last winner with its setting; then nothing."""
+    stream = Terminal()
+    progress = Progress(stream)
+    tune(request(tmp_path / "p.json"), progress, FakeBench())
+    progress.close()
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert lines[1].startswith("[........................] 0/3 points")
+    assert lines[2].startswith("[########................] 1/3, about ")
+    assert "TRITON_ATTN 100 us" in lines[2]
+    assert lines[-2].startswith("[########################] 3/3")
+    assert lines[-1] == ""
+
+
+def test_a_pipe_sees_no_bar(tmp_path: Path) -> None:
+    """Standard error of a job in the background stays empty."""
+    stream = io.StringIO()
+    tune(request(tmp_path / "p.json"), Progress(stream), FakeBench())
+    assert stream.getvalue() == ""
 
 
 def test_the_command_imports_no_torch() -> None:

@@ -130,12 +130,23 @@ def test_one_size_of_cache_block_serves_all_points(tmp_path: Path) -> None:
     assert knobs["prefill"]["block_size"] == 64
 
 
+def test_what_a_budget_left_out_stands_in_the_profile_as_one_line(tmp_path: Path) -> None:
+    """How many settings of which backend, and not a line for each."""
+    output = tmp_path / "p.json"
+    tune(request(output, budget_s=1e-6), Silent(), FakeBench())
+    (entry,) = read_profile(output).entries
+    for point in entry.points:
+        (one,) = point.rejected
+        assert (one.backend, one.why, one.knobs) == ("TRITON_ATTN", "pruned", {})
+        assert "settings could be judged and timed" in one.detail
+
+
 def test_nothing_that_can_be_timed_is_a_no(tmp_path: Path) -> None:
     """Every candidate is wrong: exit 1, and no profile is written."""
     output = tmp_path / "p.json"
 
     class Wrong(FakeBench):
-        def check(self, work, candidates, until=None):  # type: ignore[no-untyped-def]
+        def check(self, work, candidates, until=None, always=0):  # type: ignore[no-untyped-def]
             for one in candidates:
                 yield one, Verdict(fault="wrong", detail="all wrong")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from torch import Tensor
 
 from attnctl.kernels.latent_dense import DenseLatent
 from attnctl.kernels.triton.latent_call import decode_launches, dense_query
+from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
 from attnctl.kernels.triton.mla_prefill import prefill_attend
@@ -13,6 +17,9 @@ from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
+
+if TYPE_CHECKING:
+    from attnctl.tune.settings import Limits, Setting, Work
 
 
 class TritonMla(DenseLatent):
@@ -22,6 +29,20 @@ class TritonMla(DenseLatent):
     _store = staticmethod(scatter_rows)
     _attend = staticmethod(prefill_attend)
     _merge = merge_states = staticmethod(merge_states)
+
+    def __init__(self, knobs: LatentKnobs = USUAL) -> None:
+        super().__init__()
+        self._knobs = knobs
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """Every launch that fits the device, the default first."""
+        from attnctl.tune.measure.latent_settings import latent_settings
+
+        return latent_settings(work, limits)
+
+    def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> TritonMla:
+        """This runtime with some knobs changed. InputError: it has no such knob or kernel."""
+        return TritonMla(latent_knobs(self.name, knobs, kernel))
 
     def _check_device(self, tensor: Tensor) -> None:
         check_device(self.name, tensor, instead="CPU_MLA")
@@ -36,7 +57,7 @@ class TritonMla(DenseLatent):
         lse: Tensor | None,
     ) -> None:
         query = dense_query(query)
-        for launch in decode_launches(query, cache, metadata, params, out, lse):
+        for launch in decode_launches(query, cache, metadata, params, out, lse, knobs=self._knobs):
             run(launch)
 
 

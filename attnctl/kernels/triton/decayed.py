@@ -9,14 +9,16 @@ and c that the heads of a group share.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.state_launch import Walk, walk_for
+from attnctl.kernels.triton.state_launch import NO_CHANGES, Walk, walk_for
 from attnctl.kernels.triton.state_rows import (
     chunk_of_row,
     chunk_slot,
@@ -262,8 +264,12 @@ def run(
     softplus_dt: bool = False,
     scale: float = 1.0,
     walk: Walk | None = None,
+    changes: Mapping[str, int] = NO_CHANGES,
 ) -> None:
-    """q, k: [T, Hk, D]. v: [T, H, Dv]. rate: [H]. state_strides: of Dv and D inside a head."""
+    """q, k: [T, Hk, D]. v: [T, H, Dv]. rate: [H]. state_strides: of Dv and D inside a head.
+
+    changes: of the walk that is chosen.
+    """
     heads, width_v = v.shape[1:]
     groups, width = q.shape[1:]
     starts, indices, known, accepted, verified, stride_slots = row_arguments(metadata)
@@ -271,6 +277,7 @@ def run(
     if walk is None:
         programs = heads * triton.cdiv(width_v, 64) * batch
         walk = walk_for("linear" if dt is None else "mamba2", q.device, programs)
+    walk = msgspec.structs.replace(walk, **changes)
     block = max(triton.next_power_of_2(width), 16)
     chunk, warps, stages = walk.chunk, walk.warps, walk.stages
     if block > 128:

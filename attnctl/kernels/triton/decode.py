@@ -217,7 +217,8 @@ def decode_kernel(
             store_part(PART, at * DV, 1, written, acc_high, V_LOW, V_HIGH, DV)
 
 
-@triton.jit
+# one binary for every number of sequences
+@triton.jit(do_not_specialize=["sequences"])
 def reduce_kernel(
     PART,
     part_rows,

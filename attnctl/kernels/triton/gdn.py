@@ -6,12 +6,17 @@ read once and written in place once; nothing else is stored but outputs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton import gdn_chunks
+from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
+from attnctl.kernels.triton.gdn_chunks import run as run_long
+from attnctl.kernels.triton.gdn_chunks import worth_it
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -158,7 +163,13 @@ def gdn_kernel(
     )
 
 
-def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+def forward(
+    inputs: Gdn,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: Mapping[str, Any] = NO_KNOBS,
+) -> None:
     """out: [T, Hv, Dv]; state: [slots, Hv, Dv, D], in place; long rows in chunks (gdn_chunks)."""
     if empty(out, metadata):
         return
@@ -168,13 +179,13 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
     block = triton.next_power_of_2(width)
-    long = gdn_chunks.worth_it(inputs, metadata)
+    long = STEPS not in knobs and worth_it(inputs, metadata)
     if long:
         ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
-        gdn_chunks.run(ready, state, metadata, out)
+        run_long(ready, state, metadata, out, changes=of_chunks(knobs))
         if metadata.speculative is None:
             return
-    rows = tile_rows(width_v, block, 8, TILE)
+    rows = tile_rows(width_v, block, 8, knobs.get("tile", TILE))
     parts = triton.cdiv(width_v, rows)
     gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
         q, k, v, g, beta, out, state, constant(inputs.a_log), constant(inputs.dt_bias),
@@ -185,5 +196,5 @@ def forward(inputs: Gdn, state: Tensor, metadata: StateMetadata, out: Tensor) ->
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=knobs.get("warps", WARPS), num_stages=2,
     )  # fmt: skip

@@ -6,8 +6,10 @@ left operand of every product and stays in registers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import torch
 import triton
 import triton.language as tl
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton.gdn_prepare import prepare_kernel
 from attnctl.kernels.triton.kda_prepare import prepare_channels_kernel, totals_kernel
-from attnctl.kernels.triton.state_launch import Walk, walk_for
+from attnctl.kernels.triton.state_launch import NO_CHANGES, Walk, walk_for
 from attnctl.kernels.triton.state_rows import (
     chunk_slot,
     constant,
@@ -149,8 +151,12 @@ def run(
     metadata: StateMetadata,
     out: Tensor,
     walk: Walk | None = None,
+    changes: Mapping[str, int] = NO_CHANGES,
 ) -> None:
-    """Every row that is not under verification. Tensors with a dense last dimension."""
+    """Every row that is not under verification. Tensors with a dense last dimension.
+
+    changes: of the walk that is chosen.
+    """
     q, k, v = inputs.q, inputs.k, inputs.v
     tokens, heads, width_v = v.shape
     width = q.shape[2]
@@ -160,6 +166,7 @@ def run(
     if walk is None:
         programs = heads * triton.cdiv(width_v, 64) * rows
         walk = walk_for("kda" if channel else "gdn", q.device, programs)
+    walk = msgspec.structs.replace(walk, **changes)
     chunk = walk.chunk
     constants: dict[str, Any] = {
         "HEADS": heads,

@@ -69,7 +69,14 @@ def heads_block(heads: int, max_query_len: int) -> int:
     return HEADS if heads > HEADS // 2 or max_query_len == 1 else power(heads)
 
 
-def segments_for(gpu: Device, programs: int, keys: int, rows: int, rank: int) -> int:
+def segments_for(
+    gpu: Device,
+    programs: int,
+    keys: int,
+    rows: int,
+    rank: int,
+    segment_tiles: int = SEGMENT_TILES,
+) -> int:
     """In how many segments a row's keys are cut: what should take least, in tiles of time.
 
     One program has a multiprocessor to itself. rows: query tokens times heads, each of which leaves
@@ -79,7 +86,7 @@ def segments_for(gpu: Device, programs: int, keys: int, rows: int, rank: int) ->
     best, least = 1, 0.0
     for segments in range(1, min(MAX_SEGMENTS, tiles) + 1):
         rounds = -(-programs * segments // gpu.units)
-        cost = float(rounds * (-(-tiles // segments) + SEGMENT_TILES))
+        cost = float(rounds * (-(-tiles // segments) + segment_tiles))
         if segments > 1:
             cost += JOIN_TILES + rows * segments * rank * 4 / PART_BYTES
         if segments == 1 or cost < least:
@@ -98,6 +105,7 @@ def hopper_launches(
     gpu: Device,
     segments: int | None = None,
     boxes: bool = True,
+    segment_tiles: int = SEGMENT_TILES,
 ) -> list[Launch]:
     """Dense attention, or over slots where they are given; with several segments the reduce pass.
 
@@ -115,7 +123,7 @@ def hopper_launches(
         programs = tokens // packed + sequences
         busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
-        segments = segments_for(gpu, busy, keys, tokens * heads, rank)
+        segments = segments_for(gpu, busy, keys, tokens * heads, rank, segment_tiles)
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
     starts = metadata.query_start_loc

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.triton.hopper_call import hopper_launches, takes
+from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs
 from attnctl.kernels.triton.latent_launch import (
     LEAST_KEYS,
     LOG2E,
@@ -42,6 +43,7 @@ def decode_launches(
     gpu: Device | None = None,
     tiles: Tiles | None = None,
     segments: int | None = None,
+    knobs: LatentKnobs = USUAL,
 ) -> list[Launch]:
     """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass.
 
@@ -49,12 +51,14 @@ def decode_launches(
     """
     gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
-    if tiles is None and takes(query, cache, rank, gpu):
-        return hopper_launches(query, cache, None, metadata, params, out, lse, gpu)
+    if tiles is None and not knobs.portable and takes(query, cache, rank, gpu):
+        rest = (metadata, params, out, lse, gpu, None, knobs.boxes, knobs.segment_tiles)
+        return hopper_launches(query, cache, None, *rest)
     tokens, heads, width = query.shape
-    tiles = tiles or latent_tiles(gpu, heads, rank, width - rank, query.element_size())
+    widths = (rank, width - rank, query.element_size())
+    tiles = tiles or knobs.tiles(latent_tiles(gpu, heads, *widths))
     parts = -(-heads // tiles.rows)
-    segments = segments or segments_of(gpu, tokens * parts, metadata.max_seq_len)
+    segments = segments or segments_of(gpu, tokens * parts, metadata.max_seq_len, knobs.fill)
     partial = partial_for(out, segments)
     latent, rope, _ = _planes(cache, rank)
     starts = metadata.query_start_loc
@@ -97,18 +101,20 @@ def sparse_launches(
     gpu: Device | None = None,
     tiles: Tiles | None = None,
     segments: int | None = None,
+    knobs: LatentKnobs = USUAL,
 ) -> list[Launch]:
     """The launches of the sparse form; slots: [T, K] int32, its last dimension dense."""
     gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
-    if tiles is None and takes(query, cache, rank, gpu):
-        return hopper_launches(query, cache, slots, metadata, params, out, lse, gpu)
+    if tiles is None and not knobs.portable and takes(query, cache, rank, gpu):
+        rest = (metadata, params, out, lse, gpu, None, knobs.boxes, knobs.segment_tiles)
+        return hopper_launches(query, cache, slots, *rest)
     tokens, heads, width = query.shape
     packed = cache.dtype is torch.uint8
     widths = (rank, width - rank, query.element_size())
-    tiles = tiles or latent_tiles(gpu, heads, *widths, packed=packed)
+    tiles = tiles or knobs.tiles(latent_tiles(gpu, heads, *widths, packed=packed))
     parts = -(-heads // tiles.rows)
-    segments = segments or segments_of(gpu, tokens * parts, slots.shape[1])
+    segments = segments or segments_of(gpu, tokens * parts, slots.shape[1], knobs.fill)
     partial = partial_for(out, segments)
     latent, rope, scales = _planes(cache, rank)
     starts = metadata.query_start_loc

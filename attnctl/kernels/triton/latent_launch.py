@@ -100,11 +100,11 @@ def latent_tiles(
             )
 
 
-def segments_of(device: Device, programs: int, keys: int) -> int:
-    """A power of two: how many segments fill the device twice over."""
+def segments_of(device: Device, programs: int, keys: int, fill: int = 1) -> int:
+    """A power of two: how many segments give every unit `fill` programs, not twice that."""
     segments = 1
     most = min(MAX_SEGMENTS, keys // LEAST_KEYS)
-    while segments * 2 <= most and programs * segments < device.units:
+    while segments * 2 <= most and programs * segments < fill * device.units:
         segments *= 2
     return segments
 

@@ -5,11 +5,16 @@ A program carries BV columns of one head's state [D, Dv] through one sequence's 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton import decayed
+from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
+from attnctl.kernels.triton.decayed import run as run_long
+from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
     change,
     check_slots,
@@ -117,7 +122,13 @@ def linear_kernel(
     )
 
 
-def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+def forward(
+    inputs: Linear,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: Mapping[str, Any] = NO_KNOBS,
+) -> None:
     """out: [T, H, Dv]; state: [slots, H, D, Dv], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
@@ -126,15 +137,16 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
     heads, width_v = v.shape[1:]
     width = q.shape[2]
     slope = constant(inputs.slope)
-    long = decayed.worth_it(q, metadata)
+    long = STEPS not in knobs and worth_it(q, metadata)
     if long:
-        decayed.run(
-            q, k, v, -slope, state, metadata, out, state_strides=(1, width_v), scale=inputs.scale
-        )
+        run_long(
+            q, k, v, -slope, state, metadata, out, state_strides=(1, width_v), scale=inputs.scale,
+            changes=of_chunks(knobs),
+        )  # fmt: skip
         if metadata.speculative is None:
             return
     block = triton.next_power_of_2(width)
-    part = tile_rows(width_v, block, 64, TILE)
+    part = tile_rows(width_v, block, 64, knobs.get("tile", TILE))
     parts = triton.cdiv(width_v, part)
     linear_kernel[(heads * parts, metadata.state_indices.shape[0])](
         q, k, v, slope, out, state, *row_arguments(metadata),
@@ -142,5 +154,5 @@ def forward(inputs: Linear, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), out.stride(1), state.stride(0), inputs.scale,
         D=width, D_BLOCK=block, DV=width_v, BV=part, PARTS=parts,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=knobs.get("warps", WARPS), num_stages=2,
     )  # fmt: skip

@@ -5,12 +5,17 @@ A program carries BC channels' states [C, R] through one sequence's tokens, in p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton import mamba1_scan
+from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
+from attnctl.kernels.triton.mamba1_scan import KNOBS, worth_it
+from attnctl.kernels.triton.mamba1_scan import run as run_long
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -131,22 +136,28 @@ def mamba1_kernel(
     )
 
 
-def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+def forward(
+    inputs: Mamba1,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: Mapping[str, Any] = NO_KNOBS,
+) -> None:
     """out: [T, C]; state: [slots, C, R], in place; long rows in segments (mamba1_scan)."""
     if empty(out, metadata):
         return
     check_slots(state)
     x, dt, b, c = (dense(value) for value in (inputs.x, inputs.dt, inputs.b, inputs.c))
     z = None if inputs.z is None else dense(inputs.z)
-    long = mamba1_scan.worth_it(inputs, metadata)
+    long = STEPS not in knobs and worth_it(inputs, metadata)
     if long:
         ready = msgspec.structs.replace(inputs, x=x, dt=dt, b=b, c=c, z=z)
-        mamba1_scan.run(ready, state, metadata, out)
+        run_long(ready, state, metadata, out, {**KNOBS, **of_chunks(knobs)})
         if metadata.speculative is None:
             return
     channels, size = inputs.a.shape
     block = triton.next_power_of_2(size)
-    part = tile_rows(channels, block, 32, TILE)
+    part = tile_rows(channels, block, 32, knobs.get("tile", TILE))
     mamba1_kernel[(triton.cdiv(channels, part), metadata.state_indices.shape[0])](
         x, dt, b, c, z, constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias),
         out, state, *row_arguments(metadata),
@@ -154,5 +165,5 @@ def forward(inputs: Mamba1, state: Tensor, metadata: StateMetadata, out: Tensor)
         out.stride(0), state.stride(0),
         CHANNELS=channels, BC=part, R=size, R_BLOCK=block, SOFTPLUS=inputs.softplus,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=knobs.get("warps", WARPS), num_stages=2,
     )  # fmt: skip

@@ -5,11 +5,16 @@ A program carries BP rows of one head's state [Dv, R] through one sequence's tok
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton import decayed
+from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
+from attnctl.kernels.triton.decayed import run as run_long
+from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
     TILE,
     WARPS,
@@ -150,7 +155,13 @@ def mamba2_kernel(
     )
 
 
-def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+def forward(
+    inputs: Mamba2,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: Mapping[str, Any] = NO_KNOBS,
+) -> None:
     """out: [T, H, Dv]; state: [slots, H, Dv, R], in place; long rows in chunks (decayed)."""
     if empty(out, metadata):
         return
@@ -160,16 +171,17 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
     heads, width = x.shape[1:]
     groups, size = b.shape[1:]
     rate, skip, bias = constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias)
-    long = decayed.worth_it(x, metadata)
+    long = STEPS not in knobs and worth_it(x, metadata)
     if long:
-        decayed.run(
+        run_long(
             c, b, x, rate, state, metadata, out, state_strides=(size, 1), dt=dt, z=z, skip=skip,
             bias=bias, dt_limit=inputs.dt_limit, softplus_dt=inputs.softplus,
+            changes=of_chunks(knobs),
         )  # fmt: skip
         if metadata.speculative is None:
             return
     block = triton.next_power_of_2(size)
-    rows = tile_rows(width, block, 8, TILE)
+    rows = tile_rows(width, block, 8, knobs.get("tile", TILE))
     parts = triton.cdiv(width, rows)
     mamba2_kernel[(heads * parts, metadata.state_indices.shape[0])](
         x, dt, b, c, z, rate, skip, bias, out, state,
@@ -180,5 +192,5 @@ def forward(inputs: Mamba2, state: Tensor, metadata: StateMetadata, out: Tensor)
         GROUP=heads // groups, DV=width, BP=rows, PARTS=parts, R=size, R_BLOCK=block,
         SOFTPLUS=inputs.softplus, PER_CHANNEL=inputs.d is not None and inputs.d.dim() == 2,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        ONE=metadata.max_query_len == 1, num_warps=WARPS, num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=knobs.get("warps", WARPS), num_stages=2,
     )  # fmt: skip

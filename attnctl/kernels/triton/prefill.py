@@ -20,7 +20,8 @@ from attnctl.kernels.triton.tile import (
 )
 
 
-@triton.jit
+# one binary for every number of sequences
+@triton.jit(do_not_specialize=["sequences"])
 def prefill_kernel(
     Q,
     K,

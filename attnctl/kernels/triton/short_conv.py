@@ -8,12 +8,14 @@ last tokens in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from attnctl.kernels.state_knobs import CHUNKS, NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.state_rows import (
     constant,
     dense,
@@ -30,11 +32,8 @@ from attnctl.runtime import StateMetadata
 SHORT = 8
 """Tokens per row up to which one launch walks them."""
 
-TOKENS = 32
 PART = 128
 WARPS = 2
-TILE_PART = 256
-TILE_WARPS = 2
 
 
 @triton.jit
@@ -285,14 +284,21 @@ def _token(x_at, place: tl.constexpr, left, real, stride_xt):
     return tl.load(x_at + place * stride_xt, mask=real & (place < left), other=0.0).to(tl.float32)
 
 
-def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+def forward(
+    inputs: ShortConv,
+    state: Tensor,
+    metadata: StateMetadata,
+    out: Tensor,
+    knobs: Mapping[str, Any] = NO_KNOBS,
+) -> None:
     """out: [T, C]; state: [slots, L, C] with any strides, in place."""
     if empty(out, metadata):
         return
     x = dense(inputs.x)
     channels, width = inputs.weight.shape
     rows, longest = metadata.state_indices.shape[0], metadata.max_query_len
-    part = min(triton.next_power_of_2(channels), 1024 if interpreting() else PART)
+    most = 1024 if interpreting() else knobs.get("tile", PART)
+    part = min(triton.next_power_of_2(channels), most)
     arguments = (
         x, constant(inputs.weight), constant(inputs.bias), out, state, *row_arguments(metadata),
         x.stride(0), out.stride(0), *state.stride(),
@@ -305,11 +311,14 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
         "SILU": inputs.activation == "silu",
         "num_stages": 1,
     }
-    if longest > SHORT:
-        tile = part if interpreting() else min(part, TILE_PART)
-        tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, TOKENS)
-        tiles_kernel[tiles](*arguments, BC=tile, BT=TOKENS, num_warps=TILE_WARPS, **constants)
+    if longest > SHORT and STEPS not in knobs:
+        own = {**CHUNKS["short_conv"], **of_chunks(knobs)}
+        whole = triton.next_power_of_2(channels)
+        tile, tokens = part if interpreting() else min(whole, own["part"]), own["tokens"]
+        tiles = triton.cdiv(channels, tile), rows, triton.cdiv(longest, tokens)
+        tiles_kernel[tiles](*arguments, BC=tile, BT=tokens, num_warps=own["warps"], **constants)
         return
     grid = triton.cdiv(channels, part), rows
     last = metadata.speculative is None and state.shape[1] - metadata.num_spec == width - 1
-    short_rows_kernel[grid](*arguments, BC=part, LAST=last, num_warps=WARPS, **constants)
+    warps = knobs.get("warps", WARPS)
+    short_rows_kernel[grid](*arguments, BC=part, LAST=last, num_warps=warps, **constants)

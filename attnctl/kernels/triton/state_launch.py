@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 import torch
 
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.launch import Device
+
+NO_CHANGES: Mapping[str, int] = MappingProxyType({})
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,9 @@ def lay_out(lengths: Lengths, page: int, device: torch.device) -> tuple[list[Pla
     """Every copy's places in one shuffled pool of pages, and the number of pages."""
     generator = torch.Generator().manual_seed(7)
     counts = [-(-length // page) for length in lengths.contexts]
-    total, most = sum(counts), max([1, *counts])
+    total = sum(counts)
+    # as wide as a multiple of 16, as engines have it: Triton compiles other kernels elsewhere
+    most = -(-max([1, *counts]) // 16) * 16
     order = torch.randperm(total * lengths.copies + 1, generator=generator).to(torch.int32)
     starts = torch.tensor([0, *lengths.queries]).cumsum(0).to(torch.int32)
     lens = torch.tensor(lengths.contexts, dtype=torch.int32)

@@ -39,6 +39,7 @@ PREFILL_TILES = (
     *((32, 64, 4, 2), (64, 64, 8, 2), (64, 64, 8, 3), (32, 32, 4, 3), (128, 64, 4, 2)),
     *((32, 128, 4, 2), (256, 32, 8, 3), (64, 128, 8, 2), (16, 64, 4, 3), (64, 16, 4, 4)),
     *((64, 32, 8, 1), (64, 64, 4, 1), (32, 64, 2, 3), (128, 16, 8, 4)),
+    *((64, 32, 8, 2), (32, 32, 4, 2), (64, 64, 8, 1), (128, 32, 8, 1), (64, 32, 8, 3)),
 )
 
 # how a decode launch is cut: not at all, or until this many programs a unit run
@@ -120,13 +121,17 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
 
 
 def _decode_changes(few: bool) -> Iterator[Changes]:
-    """few: the likely ones alone."""
-    for place, (keys, warps, stages) in enumerate(DECODE_TILES):
-        cuts = CUTS if place < LIKELY else CUTS[:6]
-        if few:
-            cuts = CUTS[: 4 if place < LIKELY else 1]
-        for cut in cuts:
-            yield {**_tile("decode", keys=keys, warps=warps, stages=stages), **cut}
+    """Tiles with the usual cut, then other cuts of the likely ones. few: not all of these."""
+    tiles = [
+        _tile("decode", keys=keys, warps=warps, stages=stages)
+        for keys, warps, stages in DECODE_TILES
+    ]
+    yield from CUTS
+    yield from tiles
+    for cut in CUTS[1 : 4 if few else None]:
+        yield from ({**tile, **cut} for tile in tiles[:LIKELY])
+    if not few:
+        yield from ({**tile, **cut} for cut in CUTS[1:6] for tile in tiles[LIKELY:])
 
 
 def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
@@ -134,7 +139,6 @@ def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
         tile = _tile(_group(work), rows=rows, keys=keys, warps=warps, stages=stages)
         yield tile
         if page % keys == 0:
-            yield {**tile, "descriptors": False}
             yield {**tile, "descriptors": True}
 
 

@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from attnctl.tune.exchange import Site
+from attnctl.tune.measure.timing import host_clock
 
 LARGE_BYTES = 1 << 30
 
@@ -90,6 +91,7 @@ def _processor() -> Site:
     matrix = _matrix_rate(1024, torch.float32, device)
     threads = torch.get_num_threads()
     frequency = psutil.cpu_freq()
+    clock = {"clock_mhz": round(frequency.current)} if frequency else {}
     return Site(
         torch=str(torch.__version__),
         triton=_version("triton"),
@@ -100,7 +102,7 @@ def _processor() -> Site:
         cache_bytes=_last_cache_bytes(),
         read_gbps=round(read / 1e9, 1),
         matrix_gflops=round(matrix / 1e9, 1),
-        conditions={"clock_mhz": round(frequency.current)} if frequency else {},
+        conditions={"clock": host_clock(), **clock},
     )
 
 

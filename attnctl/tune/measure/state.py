@@ -24,6 +24,10 @@ from attnctl.tune.settings import Work
 CHECKED_TOKENS = 32
 
 
+Judged = tuple[Tensor, Tensor]
+"""Outputs and states."""
+
+
 class RecurrentBatch:
     """Tokens of B sequences, each with a state in a slot of its own; every copy has other slots."""
 
@@ -43,7 +47,7 @@ class RecurrentBatch:
         self.pool = normal((order.numel(), *shape), dtype, device)
         self.starts = torch.tensor([0, *lengths.queries]).cumsum(0).to(torch.int32).to(device)
         self._first = self.pool[self._checked_slots()].clone()
-        self._specified: tuple[Tensor, Tensor] | None = None
+        self._specified: tuple[Judged, Judged] | None = None
 
     def calls(self, runtime: Any) -> list[Callable[[], Any]]:
         out = self._blank()
@@ -60,9 +64,15 @@ class RecurrentBatch:
             return fault("overrun", stray)
         if self._specified is None:
             self._specified = self._reference(torch.float64), self._reference(torch.float32)
-        exact, same = self._specified
-        rows = self._rows()
-        return compare(out[rows].cpu(), exact, same.to(out.dtype))
+        (exact, states), (same, same_states) = self._specified
+        found = compare(out[self._rows()].cpu(), exact, same.to(out.dtype))
+        if found.verdict != "pass" or not self.lengths.whole:
+            return found
+        # many tokens at once may leave states as exact as the outputs, one at a time their own
+        dtype = out.dtype if max(self.lengths.queries) > 1 else self.pool.dtype
+        left = self.pool[self._checked_slots()].cpu().to(dtype)
+        judged = compare(left, states, same_states.to(dtype))
+        return judged if judged.verdict != "pass" else found
 
     def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
         count = len(self.lengths.queries)
@@ -102,8 +112,8 @@ class RecurrentBatch:
         pairs = zip(self._checked(), self._counts(), strict=True)
         return torch.cat([torch.arange(starts[b], starts[b] + n) for b, n in pairs]).to(self.device)
 
-    def _reference(self, dtype: torch.dtype) -> Tensor:
-        """Outputs of the checked tokens, on the processor."""
+    def _reference(self, dtype: torch.dtype) -> Judged:
+        """Outputs of the checked tokens and the states after them, on the processor."""
         counts = self._counts()
         metadata = StateMetadata(
             query_start_loc=torch.tensor([0, *counts]).cumsum(0).to(torch.int32),
@@ -115,7 +125,7 @@ class RecurrentBatch:
         pool = self._first.cpu()
         pool = pool.double() if dtype is torch.float64 else pool.clone()
         found: Tensor = SPECIFICATIONS[self.case.op](inputs, pool, metadata, dtype=dtype)
-        return found
+        return found, pool
 
 
 def _inputs(shape: Case, lengths: Lengths) -> Any:

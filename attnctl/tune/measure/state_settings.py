@@ -1,0 +1,81 @@
+"""The launches of the kernels of states that a tune tries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from attnctl.kernels.state_knobs import STEPS
+from attnctl.tune.settings import Knobs, Limits, Setting, Work
+
+TILES = (256, 512, 1024, 2048, 4096, 8192)
+WARPS = (1, 2, 4, 8)
+DECAYED = (
+    *((64, 4, 2, 64), (32, 4, 2, 64), (128, 8, 2, 64), (64, 8, 2, 64), (64, 4, 3, 64)),
+    *((64, 4, 1, 64), (32, 4, 3, 64), (128, 4, 2, 64), (32, 2, 2, 64), (64, 4, 2, 32)),
+    *((64, 4, 2, 128), (32, 4, 2, 32), (32, 4, 2, 128), (128, 8, 1, 64), (16, 4, 2, 64)),
+    *((64, 2, 2, 32), (32, 2, 3, 64), (128, 8, 2, 32), (64, 8, 1, 128), (16, 2, 3, 32)),
+)
+"""rows, warps, stages, chunk."""
+
+
+def state_settings(
+    op: str, work: Work, limits: Limits, rivals: Sequence[str] = ()
+) -> tuple[Setting, ...]:
+    """The default first, each once. Without shared memory the device is a processor."""
+    if limits.shared_memory_bytes == 0:
+        return (Setting(),)
+    found = [Setting(), *(Setting(kernel=name) for name in rivals)]
+    if work.query == 1:
+        return (*found, *(Setting(knobs=knobs) for knobs in _steps()))
+    for knobs in _LONG[op]():
+        setting = Setting(knobs=knobs)
+        if setting not in found:
+            found.append(setting)
+    return (*found, *(Setting(knobs=knobs, kernel=STEPS) for knobs in _steps()))
+
+
+def _steps() -> Iterator[Knobs]:
+    """Of the kernel that steps, whole: its usual tile is another in some operations."""
+    for tile, warps in product(TILES, WARPS):
+        if 256 <= tile // warps <= 4096:
+            yield {"tile": tile, "warps": warps}
+
+
+def _gdn() -> Iterator[Knobs]:
+    for rows, warps, stages in product((16, 32, 64, 128), (2, 4, 8), (1, 2, 3)):
+        if 4 <= rows // warps <= 32:
+            yield {"chunks.rows": rows, "chunks.warps": warps, "chunks.stages": stages}
+    for rows, warps, chunk in product((32, 64), (2, 4, 8), (32, 64)):
+        yield {"chunks.rows": rows, "chunks.prepare_warps": warps, "chunks.chunk": chunk}
+
+
+def _mamba1() -> Iterator[Knobs]:
+    for tile, warps in product((512, 1024, 2048), (1, 2, 4)):
+        for fill, least in ((16, 64), (8, 64), (32, 32), (4, 128), (16, 128)):
+            yield {
+                "chunks.tile": tile,
+                "chunks.warps": warps,
+                "chunks.fill": fill,
+                "chunks.least": least,
+            }
+
+
+def _decayed() -> Iterator[Knobs]:
+    for sizes in DECAYED:
+        names = ("rows", "warps", "stages", "chunk")
+        yield {f"chunks.{name}": size for name, size in zip(names, sizes, strict=True)}
+
+
+def _short_conv() -> Iterator[Knobs]:
+    for part, warps, tokens in product((64, 128, 256, 512), (1, 2, 4), (8, 16, 32, 64)):
+        yield {"chunks.part": part, "chunks.warps": warps, "chunks.tokens": tokens}
+
+
+_LONG = {
+    "gdn": _gdn,
+    "mamba1": _mamba1,
+    "mamba2": _decayed,
+    "linear": _decayed,
+    "short_conv": _short_conv,
+}
