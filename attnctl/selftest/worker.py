@@ -24,6 +24,8 @@ def main() -> int:
 def _serve(answers: IO[bytes]) -> None:
     import torch
 
+    # a row at a time there is nothing to share out, and waiting threads would only be in the way
+    torch.set_num_threads(1)
     say(answers, Ready(ok=True, torch=str(torch.__version__)))
     for line in sys.stdin:
         planted = msgspec.json.decode(line, type=Fault)
