@@ -267,3 +267,25 @@ def test_no_screen_overruns_its_terminal(
     found = run("profile", *words, *files.get(words[0], []), *device, width=width)
     assert found.code in (0, 1)
     assert max(map(len, found.out.splitlines())) <= width
+
+
+@pytest.mark.parametrize("options", [("-o",), ("--png",), ("-o", "--png")])
+def test_a_page_never_takes_the_place_of_its_profile(
+    document: Path, options: tuple[str, ...]
+) -> None:
+    """The timings stay as they were, whatever the output is called."""
+    before = document.read_bytes()
+    words = [word for option in options for word in (option, str(document))]
+    found = run("profile", "report", str(document), *words)
+    assert found.code == 2
+    assert "it is the profile itself; name another file" in found.err
+    assert document.read_bytes() == before
+
+
+def test_a_page_and_a_picture_go_to_two_files(document: Path, tmp_path: Path) -> None:
+    """One would overwrite the other."""
+    both = tmp_path / "both"
+    found = run("profile", "report", str(document), "-o", str(both), "--png", str(both))
+    assert found.code == 2
+    assert "--output writes the page there; name another file" in found.err
+    assert not both.exists()
