@@ -85,6 +85,15 @@ def test_an_import_leaves_a_broken_entry_out_and_says_so(document: Path) -> None
     assert "2 shapes, 36 points of mine" in found.out
 
 
+def test_an_import_shows_a_name_without_what_would_steer_the_terminal(tmp_path: Path) -> None:
+    """A document from elsewhere may call itself anything; it is one line all the same."""
+    odd = write(tmp_path / "odd.json", profile("llama-3.1-8b", name="a\x1b[31mb\nc"))
+    found = run("profile", "import", str(odd))
+    assert found.code == 0
+    assert found.out.endswith(" of a [31mb c\n")
+    assert found.out.count("\n") == 1
+
+
 def test_import_refuses_a_newer_major_version_with_a_hint(document: Path, own: Path) -> None:
     """Version 99 may mean anything; a newer minor one is read."""
     text = document.read_text()
