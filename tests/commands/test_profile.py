@@ -298,3 +298,18 @@ def test_a_page_and_a_picture_go_to_two_files(document: Path, tmp_path: Path) ->
     assert found.code == 2
     assert "--output writes the page there; name another file" in found.err
     assert not both.exists()
+
+
+@pytest.mark.parametrize(("verb", "code"), [("validate", 1), ("prune", 0)])
+def test_a_file_that_nobody_named_and_that_does_not_read_hides_no_other(
+    document: Path, own: Path, verb: str, code: int
+) -> None:
+    """It is one sentence on stderr, and those that come after it are dealt with."""
+    own.mkdir(parents=True)
+    (own / "a.json").write_bytes(b"\x00")
+    document.rename(own / "b.json")
+    found = run("profile", verb)
+    assert found.code == code
+    assert f"{own / 'a.json'}: not a profile" in found.err
+    assert len(found.err.splitlines()) == 1
+    assert str(own / "b.json") in found.out
