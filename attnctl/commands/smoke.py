@@ -98,7 +98,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
     from attnctl.exits import Exit, InputError
-    from attnctl.files import refuse_unwritable
+    from attnctl.files import refuse_unwritable, same_file
     from attnctl.smoke_run import Request, prepare, run
 
     output = ctx.obj.output
@@ -126,6 +126,9 @@ def command(
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:
         refuse_unwritable(junit)  # now, and not after a run of many minutes
+        for name, used in (("--model", model), ("--baseline", baseline)):
+            if used and (same_file(junit, used) or same_file(junit, f"{used}/config.json")):
+                raise InputError(f"--junit {junit}: it is the {name}; name another file")
     prepared = prepare(request)
     if request.listing:
         from attnctl.render.smoke import listing_view, support_view

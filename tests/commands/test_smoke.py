@@ -54,6 +54,21 @@ def test_a_run_that_makes_no_sense_is_refused(words: tuple[str, ...], sentence: 
     assert (found.code, found.out) == (2, "")
 
 
+@pytest.mark.parametrize(
+    ("option", "more"), [("--model", ()), ("--baseline", ("--compile-for", "sm_90"))]
+)
+def test_a_junit_file_never_takes_the_place_of_what_is_read(
+    tmp_path: Path, option: str, more: tuple[str, ...]
+) -> None:
+    """A model's file or an earlier report stays as it was."""
+    read = tmp_path / "config.json"
+    read.write_bytes(Path(LLAMA).read_bytes())
+    found = run("smoke", "--backend", "CPU_ATTN", *more, option, str(read), "--junit", str(read))
+    assert found.code == 2
+    assert found.err == f"attnctl: --junit {read}: it is the {option}; name another file\n"
+    assert read.read_bytes() == Path(LLAMA).read_bytes()
+
+
 def test_a_junit_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
     """Its folder is missing, or it is itself a folder."""
     missing = run(*ON, "--junit", str(tmp_path / "absent" / "smoke.xml"))
