@@ -161,6 +161,16 @@ def test_nothing_to_resume_is_refused(tmp_path: Path) -> None:
     assert "is not there" in refusal(tmp_path / "p.json")
 
 
+def test_a_journal_of_another_schema_says_what_to_do(tmp_path: Path) -> None:
+    """Another attnctl began it, and that one can end it."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    journal.write_bytes(journal.read_bytes().replace(b"attnctl.journal/1", b"attnctl.journal/7"))
+    said = refusal(output)
+    assert "its schema is attnctl.journal/7" in said
+    assert said.endswith("resume it with the attnctl that began it, or delete it")
+
+
 def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     """A line in the middle that is no JSON: somebody edited the file."""
     output = tmp_path / "p.json"
