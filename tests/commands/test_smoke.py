@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,25 @@ def test_a_run_that_makes_no_sense_is_refused(words: tuple[str, ...], sentence: 
     assert sentence in found.err
     assert found.err.count("\n") == 1
     assert (found.code, found.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        (("--self-test",), "torch"),
+        (("--compile-for", "sm_90"), "torch"),
+        (("--compile-for", "sm_90"), "triton"),
+    ],
+)
+def test_a_missing_compiler_is_one_sentence_and_not_a_failure_of_every_case(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], package: str
+) -> None:
+    """It names the package and how to get it; no kernel is blamed."""
+    monkeypatch.setitem(sys.modules, package, None)
+    found = run("smoke", *words)
+    assert (found.code, found.out) == (2, "")
+    needs = f"attnctl: {words[0]} needs {package}: pip install 'attnctl[kernels]'\n"
+    assert found.err == needs
 
 
 @pytest.mark.parametrize(
