@@ -179,3 +179,10 @@ def test_a_pipe_among_the_profiles_is_not_waited_for(places: dict[str, Path]) ->
     kept = write(places["here"] / "p.json", profile("llama-3.1-8b"))
     os.mkfifo(places["here"] / "pipe.json")
     assert json_files(places["here"]) == (kept,)
+
+
+@pytest.mark.parametrize("device", [1, -1])
+def test_a_device_that_the_machine_has_not_is_refused(device: int) -> None:
+    """Counted from 0, and never from the end."""
+    with pytest.raises(InputError, match=rf"device {device}: h100 has 1, counted from 0"):
+        load_profile("none", machine=machine("h100"), device=device, environ={})
