@@ -226,8 +226,12 @@ def plan(
         from attnctl.probe import probe
 
         machine = probe()
-    found, notes = _timings(profile, machine, device, registry)
+    elif not isinstance(machine, Machine):
+        raise InputError(
+            f"machine {machine!r}: give a Machine, as attnctl.machines.load({str(machine)!r})"
+        )
     decisions = select_model(spec, machine, registry, options, device=device)
+    found, notes = _timings(profile, machine, device, registry)
     picker = Picker(found)
     groups = []
     for decision in decisions:

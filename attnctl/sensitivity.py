@@ -51,8 +51,12 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 def read_ask(text: str) -> Ask:
     """The value of --sweep: AXIS=LOW..HIGH[,NAME=VALUE...]. InputError says what is wrong in it."""
     fields: dict[str, Any] = {}
+    given: set[str] = set()
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
+        if name in given:
+            raise InputError(f"--sweep {text}: {name} is given twice; give it once, {EXAMPLE}")
+        given.add(name)
         if ".." in value:
             if "axis" in fields:
                 raise InputError(f"--sweep {text}: two ranges; give one, {EXAMPLE}")

@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 import attnctl
+from attnctl import machines
 from attnctl.exits import InputError
+from tests.commands.running import LLAMA
 
 
 def test_every_public_name_is_there() -> None:
@@ -64,3 +66,11 @@ def test_one_batch_goes_through_a_backend_as_the_documentation_shows() -> None:
     sides = [x.transpose(0, 1)[None] for x in (query, key, value)]
     want = torch.nn.functional.scaled_dot_product_attention(*sides, is_causal=True, enable_gqa=True)
     torch.testing.assert_close(out, want[0].transpose(0, 1), atol=1e-5, rtol=1e-5)
+
+
+def test_a_plan_for_a_device_or_a_machine_that_is_none_is_one_sentence() -> None:
+    """A device that the machine lacks, and a machine's name in place of the machine."""
+    with pytest.raises(InputError, match="device 7: h200 has only device 0"):
+        attnctl.plan(LLAMA, machines.load("h200"), device=7, profile="none")
+    with pytest.raises(InputError, match=r"give a Machine, as attnctl\.machines\.load\('h200'\)"):
+        attnctl.plan(LLAMA, "h200", profile="none")  # type: ignore[arg-type]

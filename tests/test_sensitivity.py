@@ -127,6 +127,8 @@ def test_a_sweep_is_read_with_the_workload_beside_it() -> None:
         ("context=1..99999999999", "no count"),
         ("context=..", "no count"),
         ("context=1..4,batch=" + "9" * 5000, "no count"),
+        ("context=1..4,context=2", "context is given twice"),
+        ("context=1..4,batch=2,batch=3", "batch is given twice"),
         ("head_size=8..1000000", "head sizes go up to 4096"),
     ],
 )

@@ -42,13 +42,16 @@ def command(
 ) -> None:
     from attnctl.bug_report import FILE, archive, bug_report
     from attnctl.exits import Exit, InputError
-    from attnctl.files import refuse_unwritable, write_whole
+    from attnctl.files import refuse_unwritable, same_file, write_whole
     from attnctl.private_names import here
 
     path = FILE if output is None else output
     if path == "-" or ctx.obj.output.is_at(path):
         raise InputError(f"--output {path}: an archive is no text: name a file")
     refuse_unwritable(path)
+    for one in model or ():
+        if same_file(path, one) or same_file(path, f"{one}/config.json"):
+            raise InputError(f"--output {path}: it is the --model; name another file")
     made = bug_report(model or (), here(), smoke=_fourth() if smoke else None)
     write_whole(path, archive(made))
     if json:

@@ -98,7 +98,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
     from attnctl.exits import Exit, InputError
-    from attnctl.files import refuse_unwritable
+    from attnctl.files import refuse_unwritable, same_file
     from attnctl.smoke_run import Request, prepare, run
 
     output = ctx.obj.output
@@ -122,10 +122,14 @@ def command(
     if self_test:
         if request != Request() or junit is not None:
             raise InputError("--self-test goes with --json alone: it has cases of its own")
+        _need("torch", "--self-test")
         raise typer.Exit(_self_test(output, json))
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:
         refuse_unwritable(junit)  # now, and not after a run of many minutes
+        for name, used in (("--model", model), ("--baseline", baseline)):
+            if used and (same_file(junit, used) or same_file(junit, f"{used}/config.json")):
+                raise InputError(f"--junit {junit}: it is the {name}; name another file")
     prepared = prepare(request)
     if request.listing:
         from attnctl.render.smoke import listing_view, support_view
@@ -133,6 +137,9 @@ def command(
         view = support_view if support else listing_view
         output.json(prepared.plans) if json else output.view(view(prepared.plans))
         raise typer.Exit(Exit.OK)
+    if compile_for is not None:
+        _need("torch", "--compile-for")
+        _need("triton", "--compile-for")
     found = run(prepared)
     if json:
         output.json(found)
@@ -145,6 +152,16 @@ def command(
 
         output.save(junit_file(found), junit)
     raise typer.Exit(found.exit_code)
+
+
+def _need(package: str, option: str) -> None:
+    """InputError where a package is not installed without which every case would fail alike."""
+    from importlib.util import find_spec
+
+    from attnctl.exits import InputError
+
+    if find_spec(package) is None:
+        raise InputError(f"{option} needs {package}: pip install 'attnctl[kernels]'")
 
 
 def _self_test(output: Output, json: bool) -> int:

@@ -109,6 +109,8 @@ def command(
     limit_s = _budget(budget, deterministic)
     if not 0 < timeout <= 86_400:
         raise InputError(f"--timeout {timeout:g}: must be more than 0 and at most 86400 seconds")
+    if jobs is not None and not 1 <= jobs <= 64:
+        raise InputError(f"--jobs {jobs}: must be from 1 to 64 children")
     if output is not None:
         if ctx.obj.output.is_at(output):
             raise InputError(f"--output {output}: a profile is added to, so that it must be a file")

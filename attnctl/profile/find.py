@@ -49,6 +49,17 @@ def open_profiles(names: Iterable[str], environ: Mapping[str, str]) -> list[Foun
     return [open_profile(name, environ) for name in names]
 
 
+def open_found(paths: Iterable[Path]) -> tuple[list[Found], list[str]]:
+    """The profiles in files that nobody named; one sentence for each that does not read."""
+    found, damaged = [], []
+    for path in paths:
+        try:
+            found.append(Found(str(path), read_profile(path)))
+        except InputError as error:
+            damaged.append(str(error))
+    return found, damaged
+
+
 def known_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The user's own files, then the bundled ones."""
     return (*user_files(environ), *json_files(bundled_folder()))

@@ -36,9 +36,13 @@ def user_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def json_files(where: Path) -> tuple[Path, ...]:
-    """The JSON files of a folder, sorted by name; none where it cannot be read."""
+    """The JSON files of a folder, sorted by name; none where it cannot be read.
+
+    A pipe is none: reading it would wait for a writer that may never come.
+    """
     try:
-        return tuple(sorted(path for path in where.iterdir() if path.suffix == ".json"))
+        found = (path for path in where.iterdir() if path.suffix == ".json")
+        return tuple(sorted(path for path in found if not path.is_fifo()))
     except OSError:
         return ()
 

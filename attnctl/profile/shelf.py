@@ -216,7 +216,8 @@ def load_profile(
     """The live timings for a device of a machine (this one), from all profiles that fit it.
 
     path: a file that goes before ATTNCTL_PROFILE, the user's and the bundled profiles; "none" for
-    no profile. None where none fits. Raises InputError where a named file does not read.
+    no profile. None where none fits. Raises InputError where a named file does not read, or the
+    machine has no such device.
     """
     import os
 
@@ -227,5 +228,8 @@ def load_profile(
 
         machine = probe()
     gpus = machine.gpus
+    if not 0 <= device < max(1, len(gpus)):
+        count = max(1, len(gpus))
+        raise InputError(f"device {device}: {machine.name} has {count}, counted from 0")
     shelf = Shelf(path, os.environ if environ is None else environ)
     return shelf.fit(machine, gpus[device] if gpus else None, load()).profile

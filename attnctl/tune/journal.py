@@ -166,7 +166,10 @@ def _entries(data: bytes, path: str) -> Iterator[Entry]:
 def _compare(begun: Header, here: Header, path: str) -> None:
     """InputError: the journal was begun elsewhere, with other versions, or for something else."""
     if begun.schema != here.schema:
-        raise InputError(f"{path}: its schema is {begun.schema}, this attnctl writes {SCHEMA}")
+        raise InputError(
+            f"{path}: its schema is {begun.schema}, this attnctl writes {SCHEMA}: "
+            "resume it with the attnctl that began it, or delete it"
+        )
     if begun.key != here.key:
         raise InputError(
             f"{path} was begun on {begun.key}, and this is {here.key}: resume it there"

@@ -22,7 +22,7 @@ from attnctl.tune.exchange import Bench, Site
 from attnctl.tune.journal import Header, journal_path, open_journal
 from attnctl.tune.report import TuneReport, tune_report
 from attnctl.tune.run import Step, run_tasks
-from attnctl.tune.store import journal_base, refuse_foreign, store
+from attnctl.tune.store import journal_base, refuse_damaged, refuse_foreign, store
 from attnctl.tune.tasks import Tasks, plan_tasks
 from attnctl.tune.workload import Load
 
@@ -82,6 +82,8 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     site = bench.site()
     plan = _plan(request, site.memory_bytes or None)
     versions = _versions(request.machine, site)
+    if request.output is None:
+        refuse_damaged(key, versions, request.environ)
     names = {rival.backend for task in plan.tasks for rival in task.rivals}
     kernels = kernel_hashes(request.registry, names)
     header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, reason, write_whole
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import Key, Profile, read_profile
+from attnctl.profile.document import Key, Profile, Versions, read_profile
 from attnctl.profile.merge import merge
-from attnctl.profile.store import folder, save
+from attnctl.profile.store import file_name, folder, save
 
 
 def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:
@@ -60,6 +60,19 @@ def refuse_foreign(path: str, key: Key) -> None:
         raise InputError(
             f"{path}: it holds times of {old.key}, and this is {key}: name another --output"
         )
+
+
+def refuse_damaged(key: Key, versions: Versions, environ: Mapping[str, str]) -> None:
+    """InputError, before hours of measuring: the user's own file for the result does not read."""
+    where = folder(environ)
+    if where is None:
+        return
+    try:
+        read_profile(where / file_name(Profile(name="", key=key, versions=versions)))
+    except MissingFileError:
+        return
+    except InputError as error:
+        raise InputError(f"{error}; move it away, or name another file with --output") from error
 
 
 @contextlib.contextmanager

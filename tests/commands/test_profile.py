@@ -85,6 +85,15 @@ def test_an_import_leaves_a_broken_entry_out_and_says_so(document: Path) -> None
     assert "2 shapes, 36 points of mine" in found.out
 
 
+def test_an_import_shows_a_name_without_what_would_steer_the_terminal(tmp_path: Path) -> None:
+    """A document from elsewhere may call itself anything; it is one line all the same."""
+    odd = write(tmp_path / "odd.json", profile("llama-3.1-8b", name="a\x1b[31mb\nc"))
+    found = run("profile", "import", str(odd))
+    assert found.code == 0
+    assert found.out.endswith(" of a [31mb c\n")
+    assert found.out.count("\n") == 1
+
+
 def test_import_refuses_a_newer_major_version_with_a_hint(document: Path, own: Path) -> None:
     """Version 99 may mean anything; a newer minor one is read."""
     text = document.read_text()
@@ -267,3 +276,40 @@ def test_no_screen_overruns_its_terminal(
     found = run("profile", *words, *files.get(words[0], []), *device, width=width)
     assert found.code in (0, 1)
     assert max(map(len, found.out.splitlines())) <= width
+
+
+@pytest.mark.parametrize("options", [("-o",), ("--png",), ("-o", "--png")])
+def test_a_page_never_takes_the_place_of_its_profile(
+    document: Path, options: tuple[str, ...]
+) -> None:
+    """The timings stay as they were, whatever the output is called."""
+    before = document.read_bytes()
+    words = [word for option in options for word in (option, str(document))]
+    found = run("profile", "report", str(document), *words)
+    assert found.code == 2
+    assert "it is the profile itself; name another file" in found.err
+    assert document.read_bytes() == before
+
+
+def test_a_page_and_a_picture_go_to_two_files(document: Path, tmp_path: Path) -> None:
+    """One would overwrite the other."""
+    both = tmp_path / "both"
+    found = run("profile", "report", str(document), "-o", str(both), "--png", str(both))
+    assert found.code == 2
+    assert "--output writes the page there; name another file" in found.err
+    assert not both.exists()
+
+
+@pytest.mark.parametrize(("verb", "code"), [("validate", 1), ("prune", 0)])
+def test_a_file_that_nobody_named_and_that_does_not_read_hides_no_other(
+    document: Path, own: Path, verb: str, code: int
+) -> None:
+    """It is one sentence on stderr, and those that come after it are dealt with."""
+    own.mkdir(parents=True)
+    (own / "a.json").write_bytes(b"\x00")
+    document.rename(own / "b.json")
+    found = run("profile", verb)
+    assert found.code == code
+    assert f"{own / 'a.json'}: not a profile" in found.err
+    assert len(found.err.splitlines()) == 1
+    assert str(own / "b.json") in found.out

@@ -169,3 +169,14 @@ def test_a_model_that_is_not_there_is_said_at_once() -> None:
     """A misspelt path is no bug to report."""
     with pytest.raises(InputError, match="no-such"):
         bug_report(("no-such.json",), PrivateNames())
+
+
+def test_the_archive_never_takes_the_place_of_a_model_that_goes_into_it(tmp_path: Path) -> None:
+    """Named as a file or as its folder, the config.json stays as it was."""
+    model = tmp_path / "config.json"
+    shutil.copy(LLAMA, model)
+    for named in (model, tmp_path):
+        found = run("report", "--model", str(named), "-o", str(model))
+        assert (found.code, found.out) == (2, "")
+        assert found.err == f"attnctl: --output {model}: it is the --model; name another file\n"
+    assert model.read_bytes() == Path(LLAMA).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,40 @@ def test_a_run_that_makes_no_sense_is_refused(words: tuple[str, ...], sentence: 
     assert sentence in found.err
     assert found.err.count("\n") == 1
     assert (found.code, found.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "package"),
+    [
+        (("--self-test",), "torch"),
+        (("--compile-for", "sm_90"), "torch"),
+        (("--compile-for", "sm_90"), "triton"),
+    ],
+)
+def test_a_missing_compiler_is_one_sentence_and_not_a_failure_of_every_case(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], package: str
+) -> None:
+    """It names the package and how to get it; no kernel is blamed."""
+    monkeypatch.setitem(sys.modules, package, None)
+    found = run("smoke", *words)
+    assert (found.code, found.out) == (2, "")
+    needs = f"attnctl: {words[0]} needs {package}: pip install 'attnctl[kernels]'\n"
+    assert found.err == needs
+
+
+@pytest.mark.parametrize(
+    ("option", "more"), [("--model", ()), ("--baseline", ("--compile-for", "sm_90"))]
+)
+def test_a_junit_file_never_takes_the_place_of_what_is_read(
+    tmp_path: Path, option: str, more: tuple[str, ...]
+) -> None:
+    """A model's file or an earlier report stays as it was."""
+    read = tmp_path / "config.json"
+    read.write_bytes(Path(LLAMA).read_bytes())
+    found = run("smoke", "--backend", "CPU_ATTN", *more, option, str(read), "--junit", str(read))
+    assert found.code == 2
+    assert found.err == f"attnctl: --junit {read}: it is the {option}; name another file\n"
+    assert read.read_bytes() == Path(LLAMA).read_bytes()
 
 
 def test_a_junit_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.profile.places import json_files
 from attnctl.profile.shelf import Fit, Shelf, load_profile
 from attnctl.profile.store import save
 from attnctl.profile.values import Profile, Versions
@@ -170,3 +172,17 @@ def test_the_library_loads_what_serves_a_machine(places: dict[str, Path]) -> Non
     assert found is not None
     assert {point.measured for point in found.entries[0].points} == {found.measured}
     assert load_profile(str(path), machine=machine("mi300x"), environ={}) is None
+
+
+def test_a_pipe_among_the_profiles_is_not_waited_for(places: dict[str, Path]) -> None:
+    """It is passed over, and the file beside it is found."""
+    kept = write(places["here"] / "p.json", profile("llama-3.1-8b"))
+    os.mkfifo(places["here"] / "pipe.json")
+    assert json_files(places["here"]) == (kept,)
+
+
+@pytest.mark.parametrize("device", [1, -1])
+def test_a_device_that_the_machine_has_not_is_refused(device: int) -> None:
+    """Counted from 0, and never from the end."""
+    with pytest.raises(InputError, match=rf"device {device}: h100 has 1, counted from 0"):
+        load_profile("none", machine=machine("h100"), device=device, environ={})

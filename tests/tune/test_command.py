@@ -30,6 +30,8 @@ from tests.tune.fake import GRID, FakeBench, Silent, key, request
         (("--op", "gdn"), "no layer of the model has such an operation"),
         (("--deterministic", "--budget", "1m"), "contradict each other"),
         (("--timeout", "0"), "--timeout 0"),
+        (("--jobs", "0"), "--jobs 0: must be from 1 to 64"),
+        (("--jobs", "99999"), "--jobs 99999: must be from 1 to 64"),
         (("-o", "nowhere/at/all.json"), "its folder does not exist"),
         (("-o", "-"), "it must be a file"),
         (("--device", "7"), "device 7"),

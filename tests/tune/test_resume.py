@@ -161,6 +161,16 @@ def test_nothing_to_resume_is_refused(tmp_path: Path) -> None:
     assert "is not there" in refusal(tmp_path / "p.json")
 
 
+def test_a_journal_of_another_schema_says_what_to_do(tmp_path: Path) -> None:
+    """Another attnctl began it, and that one can end it."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    journal.write_bytes(journal.read_bytes().replace(b"attnctl.journal/1", b"attnctl.journal/7"))
+    said = refusal(output)
+    assert "its schema is attnctl.journal/7" in said
+    assert said.endswith("resume it with the attnctl that began it, or delete it")
+
+
 def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     """A line in the middle that is no JSON: somebody edited the file."""
     output = tmp_path / "p.json"
@@ -186,3 +196,15 @@ def test_two_runs_of_one_tune_do_not_share_a_journal(tmp_path: Path) -> None:
 def test_journals_of_different_tunes_have_different_names() -> None:
     """Two tunes may write one profile at the same time."""
     assert journal_path("p.json", "aaaaaaaaaa") != journal_path("p.json", "bbbbbbbbbb")
+
+
+def test_a_profile_of_ones_own_that_does_not_read_is_refused_before_the_run(tmp_path: Path) -> None:
+    """It is named with what to do, stays as it was, and no journal is begun."""
+    environ = {"XDG_DATA_HOME": str(tmp_path)}
+    asked = msgspec.structs.replace(request(tmp_path / "p.json"), output=None, environ=environ)
+    own = Path(tune(asked, Silent(), FakeBench()).output)
+    own.write_bytes(b"{")
+    with pytest.raises(InputError, match="move it away, or name another file with --output"):
+        tune(asked, Silent(), FakeBench())
+    assert own.read_bytes() == b"{"
+    assert not list(own.parent.glob("*.journal"))

@@ -27,6 +27,7 @@ def command(
     from attnctl.profile.document import read_profile
     from attnctl.profile.store import save
     from attnctl.render.output import remark
+    from attnctl.render.plain import clean
     from attnctl.render.profile import counts_text
 
     profiles = [read_profile(one) for one in file]
@@ -35,5 +36,5 @@ def command(
         remark(sentence)
     for profile in profiles:
         path = save(profile, environ)
-        ctx.obj.output.text(f"{path}: {counts_text(profile)} of {profile.name}\n")
+        ctx.obj.output.text(f"{path}: {counts_text(profile)} of {clean(profile.name)}\n")
     raise typer.Exit(Exit.NO if bad else Exit.OK)

@@ -18,7 +18,7 @@ Examples:
   attnctl profile prune mine.json
 
 \b
-Exit codes: 0 pruned, or nothing to prune; 2 a file that does not read."""
+Exit codes: 0 pruned, or nothing to prune; 2 a FILE that does not read."""
 
 
 def command(
@@ -32,16 +32,22 @@ def command(
 ) -> None:
     from os import environ
 
-    from attnctl.profile.find import open_profiles
+    from attnctl.profile.find import open_found, open_profiles
     from attnctl.profile.hashes import KernelHashes, kernel_hashes
     from attnctl.profile.live import live, stated
     from attnctl.profile.places import user_files
     from attnctl.profile.store import rewrite
     from attnctl.registry import load
+    from attnctl.render.output import remark
 
-    names = file or [str(path) for path in user_files(environ)]
+    if file:
+        profiles = open_profiles(file, environ)
+    else:
+        profiles, damaged = open_found(user_files(environ))
+        for sentence in damaged:
+            remark(sentence)
     registry, hashes = load(), KernelHashes()
-    for path, profile in open_profiles(names, environ):
+    for path, profile in profiles:
         kernels = kernel_hashes(registry, stated(profile.entries), hashes)
         _, dead = live(profile, kernels)
         gone = (*map(str, dead), *profile.bad_entries)

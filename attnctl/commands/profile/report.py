@@ -30,12 +30,19 @@ def command(
 ) -> None:
     from os import environ
 
+    from attnctl.exits import InputError
+    from attnctl.files import same_file
     from attnctl.profile.find import open_profile
     from attnctl.render.output import remark
 
     if output is None and png is None:
         raise typer.BadParameter("name where to: -o FILE, --png FILE or both")
-    profile = open_profile(file, environ).profile
+    path, profile = open_profile(file, environ)
+    for option, where in (("--output", output), ("--png", png)):
+        if where is not None and same_file(where, path):
+            raise InputError(f"{option} {where}: it is the profile itself; name another file")
+    if output is not None and png is not None and same_file(output, png):
+        raise InputError(f"--png {png}: --output writes the page there; name another file")
     for bad in profile.bad_entries:
         remark(bad)
     if output is not None:

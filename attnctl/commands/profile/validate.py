@@ -16,7 +16,8 @@ Examples:
 
 \b
 Exit codes: 0 all hold; 1 an entry is broken, contradicts its timings, or is of
-a kernel that has changed; 2 a document that does not read as a whole."""
+a kernel that has changed, or one that nobody named does not read; 2 a FILE
+that does not read as a whole."""
 
 
 def command(
@@ -36,12 +37,18 @@ def command(
 
     from attnctl.exits import Exit
     from attnctl.profile.checks import check
-    from attnctl.profile.find import known_files, open_profiles, target
+    from attnctl.profile.find import known_files, open_found, open_profiles, target
     from attnctl.profile.hashes import KernelHashes
     from attnctl.registry import load
+    from attnctl.render.output import remark
 
-    names = file or [str(path) for path in known_files(environ)]
-    profiles = open_profiles(names, environ)
+    damaged: list[str] = []
+    if file:
+        profiles = open_profiles(file, environ)
+    else:
+        profiles, damaged = open_found(known_files(environ))
+    for sentence in damaged:
+        remark(sentence)
     registry, hashes = load(), KernelHashes()
     where = target(machine, device, registry)
     found = [
@@ -54,4 +61,5 @@ def command(
         from attnctl.render.profile_checks import checks_view
 
         ctx.obj.output.view(checks_view(found, where.machine.name))
-    raise typer.Exit(max((one.exit_code for one in found), default=Exit.OK))
+    codes = [one.exit_code for one in found]
+    raise typer.Exit(max(codes, default=Exit.OK) if not damaged else Exit.NO)
