@@ -11,6 +11,7 @@ SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 .PHONY: test lint fuzz zoo bench compile compile-knobs docs clean
 
 test: $(VENV)/test.installed
+	$(if $(BROWSER),,@echo "no chromium here: tests/browser is left out")
 	$(BIN)/python -m pytest -n 2 $(SUITES)
 
 lint: $(VENV)/lint.installed
