@@ -8,11 +8,14 @@ SUITES := tests $(if $(wildcard ../shared/cases),,--ignore=tests/shared_cases)
 BROWSER := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
+# tests/kernels has Triton interpret its kernels, which must be said before a process imports it, so
+# they have processes of their own
 .PHONY: test lint fuzz zoo bench compile compile-knobs docs clean
 
 test: $(VENV)/test.installed
 	$(if $(BROWSER),,@echo "no chromium here: tests/browser is left out")
-	$(BIN)/python -m pytest -n 2 $(SUITES)
+	$(BIN)/python -m pytest -n 2 $(SUITES) --ignore=tests/kernels
+	$(BIN)/python -m pytest -n 2 tests/kernels
 
 lint: $(VENV)/lint.installed
 	$(BIN)/ruff check .
