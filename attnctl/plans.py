@@ -26,7 +26,7 @@ from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
-from attnctl.model.spec import ModelSpec
+from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile.document import shape_of
 from attnctl.profile.hashes import KernelHashes, kernel_hashes
 from attnctl.profile.live import live, stated
@@ -42,6 +42,7 @@ from attnctl.tune.settings import tuned
 if TYPE_CHECKING:
     from torch import Tensor
 
+LATENT = ("mla", "mla_sparse")
 DECODE_TOKENS = 8
 """New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 REMEMBERED = 4096
@@ -60,7 +61,7 @@ class LayerPlan:
     """One group of layers: its decision, and a runtime for every batch shape.
 
     Any backend that is eligible and keeps the same cache may run a batch; one that lays its cache
-    out otherwise is left out, and `left_out` says so.
+    out otherwise is left out, and the plan's notes say so.
     """
 
     def __init__(self, layer: Layer, decision: Decision, registry: Registry, table: Table) -> None:
@@ -99,16 +100,11 @@ class LayerPlan:
         """
         import torch
 
-        group = self.layer.group
         if self.is_ssm or self.block_size is None:
             raise InputError(f"{self.name}: it keeps states by slot; ask for new_states(slots)")
-        if self.layer.op in ("mla", "mla_sparse"):
-            mla = group.mla
-            if mla is None:
-                raise InputError(f"{self.name}: the configuration gives no latent widths")
-            widths: tuple[Any, ...] = (mla.kv_lora_rank, mla.qk_rope_head_dim)
-        else:
-            widths = self.layer.kv_heads, group.head_size, group.head_size_v
+        if self.layer.op in LATENT and self.layer.group.mla is None:
+            raise InputError(f"{self.name}: the configuration gives no latent widths")
+        widths = _widths(self.layer.op, self.layer.group, self.layer.kv_heads)
         shape = self.runtime.cache_shape(num_blocks, self.block_size, *widths)
         order = getattr(self.runtime, "cache_stride_order", lambda: range(len(shape)))()
         memory = torch.zeros(
@@ -296,10 +292,7 @@ def _same_cache(one: str, other: str, decision: Decision, registry: Registry) ->
     if group.is_ssm:
         return True
     size = decision.pick.block_size if decision.pick else None
-    if decision.op in ("mla", "mla_sparse") and group.mla is not None:
-        widths: tuple[Any, ...] = (group.mla.kv_lora_rank, group.mla.qk_rope_head_dim)
-    else:
-        widths = (group.num_kv_heads, group.head_size, group.head_size_v)
+    widths = _widths(decision.op, group, group.num_kv_heads)
     shapes = []
     for name in (one, other):
         try:
@@ -307,6 +300,13 @@ def _same_cache(one: str, other: str, decision: Decision, registry: Registry) ->
         except (InputError, ImportError):
             return False
     return bool(shapes[0] == shapes[1])
+
+
+def _widths(op: str | None, group: LayerGroup, kv_heads: int | None) -> tuple[int | None, ...]:
+    """What cache_shape takes after the block size: latent widths, or heads and head sizes."""
+    if op in LATENT and group.mla is not None:
+        return group.mla.kv_lora_rank, group.mla.qk_rope_head_dim
+    return kv_heads, group.head_size, group.head_size_v
 
 
 def _none(decision: Decision) -> str:
