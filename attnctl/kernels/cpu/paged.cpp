@@ -130,7 +130,10 @@ static void find_tile(const Attention& a, const Sequence& s, i64 kv_head, i64 at
       t.value[j] = value;
     }
   }
-  for (; j < TILE; j++) t.key[j] = t.key[n - 1];  // read and thrown away
+  for (; j < TILE; j++) {  // read, or fetched, and thrown away
+    t.key[j] = t.key[n - 1];
+    t.value[j] = t.value[n - 1];
+  }
 }
 
 template <class T>
@@ -269,6 +272,16 @@ struct Direct {
   float* staging;
 };
 
+// Memory is fetched in its own order, K and V of one token after another, and one tile ahead:
+// row `index` of the next tile's 2 n. Processors follow that by themselves, too; the order in which
+// the rows are used (all keys, then all values) they do not, and it costs half of the bandwidth.
+INLINE void fetch(const Tile* next, i64 index, i64 key_bytes, i64 value_bytes) {
+  if (!next) return;
+  bool odd = index & 1;
+  const u8* row = odd ? next->value[index >> 1] : next->key[index >> 1];
+  for (i64 x = 0; x < (odd ? value_bytes : key_bytes); x += 64) __builtin_prefetch(row + x);
+}
+
 #if defined(__AVX512F__)
 constexpr i64 SUMS = 16;  // accumulators at a time: they hide the latency of the sums
 constexpr i64 ROWS = 8;
@@ -276,80 +289,94 @@ constexpr i64 ROWS = 8;
 constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
+constexpr i64 STEP = 8;  // tokens whose keys, or values, all rows use before the next are read
 
-// values are fetched while keys are scored, the next tile's keys while values are mixed; one row of
-// floats is as fast as memory already, and the hardware's own prefetching does better there
-template <class T, i64 R>
-constexpr bool PREFETCH = R > 1 || T::size < 4;
-
-// score[r][j] = query[r] . key[j] for R rows and the tile's tokens
-template <class T, i64 R>
-static void scores(const float* query, i64 pad, const Tile& t, i64 width, const u8* const* ahead,
-                   float* score) {
-  constexpr i64 J = SUMS / R > 8 ? 8 : SUMS / R;
-  i64 whole = width / LANES * LANES;
-  for (i64 j = 0; j < t.n; j += J) {
-    vf sum[R * J] = {};
-    const u8* key[J];
-    for (i64 x = 0; x < J; x++) key[x] = t.key[j + x];
-    const u8* fetch[J];
-    for (i64 x = 0; x < J; x++) fetch[x] = ahead && j + x < t.n ? ahead[j + x] : key[x];
-    for (i64 d = 0; d < whole; d += LANES) {
-      vf k[J];
-      if (PREFETCH<T, R> && d * T::size % 64 == 0) {
-#pragma GCC unroll 8
-        for (i64 x = 0; x < J; x++) __builtin_prefetch(fetch[x] + d * T::size);
-      }
-#pragma GCC unroll 8
-      for (i64 x = 0; x < J; x++) k[x] = T::read(key[x] + d * T::size);
-#pragma GCC unroll 8
-      for (i64 r = 0; r < R; r++) {
-        vf q = *(const vf*)(query + r * pad + d);
-        IN_REGISTER(q);
-#pragma GCC unroll 8
-        for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x];
-      }
-    }
-    if (whole < width) {
-#pragma GCC unroll 8
-      for (i64 x = 0; x < J; x++) {
-        vf k = read_part<T>(key[x] + whole * T::size, width - whole);
-#pragma GCC unroll 8
-        for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + whole) * k;
-      }
-    }
+// the sums of R rows of J vectors each to score[r][0..J)
+template <i64 R, i64 J>
+INLINE void put_scores(const vf* sum, float* score) {
 #pragma GCC unroll 2
-    for (i64 g = 0; g < R * J; g += 8) {
-      v8 s = sums_of(sum + g);
+  for (i64 g = 0; g < R * J; g += 8) {
+    v8 s = sums_of(sum + g);
 #pragma GCC unroll 8
-      for (i64 x = 0; x < 8; x++) score[(g + x) / J * TILE + j + (g + x) % J] = s[x];
+    for (i64 r = g / J; r < (g + 8) / J; r++) {
+      i64 at = r * J - g;
+      if constexpr (J == 8) *(v8_any*)(score + r * TILE) = s;
+      else if constexpr (J == 4) *(v4_any*)(score + r * TILE) = at ? upper4(s) : lower4(s);
+      else *(double_any*)(score + r * TILE) = ((d4)s)[at / 2];
     }
   }
 }
 
-// sums[r] = keep[r] * sums[r] + weight[r] . value, for C vectors of columns from `column` on
+// score[r][j] = query[r] . key[j] for R rows and J tokens
+template <class T, i64 R, i64 J>
+INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, float* score) {
+  i64 whole = width / (2 * LANES) * (2 * LANES), d = 0;
+  vf sum[R * J] = {};
+  for (; d < whole; d += 2 * LANES) {
+    Two k[J];
+#pragma GCC unroll 8
+    for (i64 x = 0; x < J; x++) k[x] = read_two<T>(key[x] + d * T::size);
+#pragma GCC unroll 8
+    for (i64 r = 0; r < R; r++) {
+      vf q = *(const vf*)(query + r * pad + d);
+      IN_REGISTER(q);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x].a;
+    }
+#pragma GCC unroll 8
+    for (i64 r = 0; r < R; r++) {
+      vf q = *(const vf*)(query + r * pad + d + LANES);
+      IN_REGISTER(q);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x].b;
+    }
+  }
+  for (; d < width; d += LANES) {
+#pragma GCC unroll 8
+    for (i64 x = 0; x < J; x++) {
+      vf k = read_most<T>(key[x], d, width);
+#pragma GCC unroll 8
+      for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + d) * k;
+    }
+  }
+  put_scores<R, J>(sum, score);
+}
+
+template <class T, i64 R>
+INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 width, i64& r,
+                       i64 rows, float* score) {
+  constexpr i64 J = least(SUMS / R, STEP);
+  for (; r + R <= rows; r += R)
+    for (i64 j = 0; j < STEP; j += J)
+      dots<T, R, J>(query + r * pad, pad, key + j, width, score + r * TILE + j);
+}
+
+// sums[r] = keep[r] * sums[r] + weight[r] . value, for N tokens and C columns of vectors
 template <class T, i64 R, i64 C, bool PART>
-static void mix(const float* weight, const float* keep, const Tile& t, i64 column, i64 part,
-                const Tile* next, i64 from, float* sums, i64 pad) {
-  // one prefetch a line, spread over the passes: a burst of them would hold up the loads
-  constexpr i64 bytes = C * LANES * T::size, every = bytes < 64 ? 64 / bytes - 1 : 0;
+INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
+                i64 width, float* sums, i64 pad) {
   vf sum[R][C];
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
 #pragma GCC unroll 8
-    for (i64 c = 0; c < C; c++)
-      sum[r][c] = *(const vf*)(sums + r * pad + column + c * LANES) * keep[r];
-  }
-  for (i64 j = 0; j < t.n; j++) {
-    const u8* value = t.value[j] + column * T::size;
-    if (PREFETCH<T, R> && next && (j & every) == (from / bytes & every)) {
-#pragma GCC unroll 8
-      for (i64 x = 0; x < bytes; x += 64) __builtin_prefetch(next->key[j] + from + x);
+    for (i64 c = 0; c < C; c++) {
+      vf x = *(const vf*)(sums + r * pad + column + c * LANES);
+      sum[r][c] = keep ? x * keep[r] : x;
     }
+  }
+  for (i64 j = 0; j < n; j++) {
+    const u8* value = values[j] + column * T::size;
     vf v[C];
+    if constexpr (C == 1) {
+      v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
+    } else {
 #pragma GCC unroll 8
-    for (i64 c = 0; c < C; c++)
-      v[c] = PART ? read_part<T>(value, part) : T::read(value + c * LANES * T::size);
+      for (i64 c = 0; c < C; c += 2) {
+        Two two = read_two<T>(value + c * LANES * T::size);
+        v[c] = two.a;
+        v[c + 1] = two.b;
+      }
+    }
 #pragma GCC unroll 8
     for (i64 r = 0; r < R; r++) {
       vf w = splat(weight[r * TILE + j]);
@@ -365,19 +392,21 @@ static void mix(const float* weight, const float* keep, const Tile& t, i64 colum
 }
 
 template <class T, i64 R>
-static void mix_all(const float* weight, const float* keep, const Tile& t, i64 width,
-                    const Tile* next, i64 key_bytes, float* sums, i64 pad) {
-  constexpr i64 C = SUMS / R > 8 ? 8 : SUMS / R;
-  i64 column = 0;
-  for (; column + C * LANES <= width; column += C * LANES) {
-    i64 from = column * T::size;
-    mix<T, R, C, false>(weight, keep, t, column, 0, from < key_bytes ? next : nullptr, from, sums,
-                        pad);
+INLINE void mix_rows(const float* weight, const float* keep, const u8* const* values, i64 n,
+                     i64 width, i64& r, i64 rows, float* sums, i64 pad) {
+  constexpr i64 C = least(SUMS / R, 8);
+  for (; r + R <= rows; r += R) {
+    const float *w = weight + r * TILE, *k = keep ? keep + r : nullptr;
+    float* to = sums + r * pad;
+    i64 c = 0;
+    for (; c + C * LANES <= width; c += C * LANES)
+      mix<T, R, C, false>(w, k, values, n, c, width, to, pad);
+    for (; c + 2 * LANES <= width; c += 2 * LANES)
+      mix<T, R, 2, false>(w, k, values, n, c, width, to, pad);
+    for (; c + LANES <= width; c += LANES)
+      mix<T, R, 1, false>(w, k, values, n, c, width, to, pad);
+    if (c < width) mix<T, R, 1, true>(w, k, values, n, c, width, to, pad);
   }
-  for (; column + LANES <= width; column += LANES)
-    mix<T, R, 1, false>(weight, keep, t, column, 0, nullptr, 0, sums, pad);
-  if (column < width)
-    mix<T, R, 1, true>(weight, keep, t, column, width - column, nullptr, 0, sums, pad);
 }
 
 // drops the tokens that no row sees, so that what is stored there is never multiplied
@@ -421,19 +450,54 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
   return count > 0;
 }
 
-template <class T, i64 R>
-INLINE void score_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
-                       const u8* const* ahead) {
-  for (; r + R <= rows; r += R)
-    scores<T, R>(d.query + r * pad, pad, t, a.width, r ? nullptr : ahead, d.score + r * TILE);
+template <class T>
+static void score_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
+                       i64 rows, i64 key_bytes, i64 value_bytes) {
+  for (i64 j = 0; j < t.n; j += STEP) {
+    const u8* const* key = t.key + j;
+    for (i64 x = j; x < j + STEP; x++) fetch(next, x, key_bytes, value_bytes);
+    i64 r = 0;
+    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, a.width, r, rows, d.score + j);
+    score_rows<T, 4>(d.query, pad, key, a.width, r, rows, d.score + j);
+    score_rows<T, 2>(d.query, pad, key, a.width, r, rows, d.score + j);
+    score_rows<T, 1>(d.query, pad, key, a.width, r, rows, d.score + j);
+  }
 }
 
-template <class T, i64 R>
-INLINE void mix_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
-                     const Tile* next) {
-  for (; r + R <= rows; r += R)
-    mix_all<T, R>(d.score + r * TILE, d.keep + r, t, a.value_width, r ? nullptr : next,
-                  a.width * SIZES[a.cache_type], d.sums + r * pad, pad);
+template <class T>
+static void mix_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
+                     i64 rows, i64 key_bytes, i64 value_bytes) {
+  for (i64 j = 0; j < t.n; j += STEP) {
+    const u8* const* value = t.value + j;
+    i64 n = least(STEP, t.n - j), r = 0, width = a.value_width;
+    const float *weight = d.score + j, *keep = j ? nullptr : d.keep;
+    for (i64 x = TILE + j; x < TILE + j + STEP; x++) fetch(next, x, key_bytes, value_bytes);
+    if constexpr (ROWS == 8) mix_rows<T, 8>(weight, keep, value, n, width, r, rows, d.sums, pad);
+    mix_rows<T, 4>(weight, keep, value, n, width, r, rows, d.sums, pad);
+    mix_rows<T, 2>(weight, keep, value, n, width, r, rows, d.sums, pad);
+    mix_rows<T, 1>(weight, keep, value, n, width, r, rows, d.sums, pad);
+  }
+}
+
+// a row in the order of read_two, and back
+template <class T>
+INLINE void pair_up(float* row, i64 width) {
+  if constexpr (!T::split) return;
+  for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
+    float even[LANES], odd[LANES];
+    for (i64 l = 0; l < LANES; l++) even[l] = row[d + 2 * l], odd[l] = row[d + 2 * l + 1];
+    for (i64 l = 0; l < LANES; l++) row[d + l] = even[l], row[d + LANES + l] = odd[l];
+  }
+}
+
+template <class T>
+INLINE void pull_apart(float* row, i64 width) {
+  if constexpr (!T::split) return;
+  for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
+    float all[2 * LANES];
+    for (i64 l = 0; l < LANES; l++) all[2 * l] = row[d + l], all[2 * l + 1] = row[d + LANES + l];
+    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = all[l];
+  }
 }
 
 template <class T>
@@ -441,10 +505,12 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
   Sequence s = sequence_of(a, item.b);
   i64 group = a.heads / a.kv_heads, rows = item.rows, before = s.length - s.queries;
   i64 pad = ceil_to(a.width, LANES), pad_v = ceil_to(a.value_width, LANES);
+  i64 key_bytes = a.width * SIZES[a.cache_type], value_bytes = a.value_width * SIZES[a.cache_type];
   for (i64 r = 0; r < rows; r++) {
     i64 row = item.row + r;
     query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a),
               d.query + r * pad, pad);
+    pair_up<T>(d.query + r * pad, a.width);
     for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
     d.top[r] = NEVER;
     d.total[r] = 0;
@@ -456,19 +522,12 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     Tile* next = nullptr;
     if (at + TILE < item.end) {
       next = &d.tiles[now ^ 1];
-      i64 n = least(TILE, item.end - at - TILE);
-      find_tile(a, s, item.kv_head, at + TILE, n, *next);
-      for (i64 j = n; j < TILE; j++) next->value[j] = next->value[n - 1];
+      find_tile(a, s, item.kv_head, at + TILE, least(TILE, item.end - at - TILE), *next);
     }
     stage(a, t, d.staging);
-    const u8* const* ahead = !staged(a) ? t.value : next ? next->value : nullptr;
-    i64 r = 0;
-    if constexpr (ROWS == 8) score_rows<T, 8>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 4>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 2>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 1>(d, t, a, pad, r, rows, ahead);
+    score_tile<T>(d, a, t, next, pad, rows, key_bytes, value_bytes);
     if (bends(a)) {
-      for (r = 0; r < rows; r++) {
+      for (i64 r = 0; r < rows; r++) {
         i64 row = item.row + r;
         bend(a, t, before + row / group, item.kv_head * group + row % group, 0,
              ceil_to(t.n, LANES), d.score + r * TILE);
@@ -476,18 +535,15 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     }
     i64 padded = ceil_to(t.n, LANES);
     if (!mask_direct(a, s, item, d, t)) continue;
-    for (r = 0; r < rows; r++) {
-      float* row = d.score + r * TILE;
-      d.keep[r] = weigh(row, 0, padded, d.top[r], d.total[r]);
-    }
-    r = 0;
-    if constexpr (ROWS == 8) mix_rows<T, 8>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 4>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 2>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 1>(d, t, a, pad_v, r, rows, next);
+    for (i64 r = 0; r < rows; r += 8)
+      weigh_rows(d.score + r * TILE, TILE, least(8, rows - r), padded, d.top + r, d.total + r,
+                 d.keep + r);
+    mix_tile<T>(d, a, t, next, pad_v, rows, key_bytes, value_bytes);
   }
-  for (i64 r = 0; r < rows; r++)
+  for (i64 r = 0; r < rows; r++) {
+    pull_apart<T>(d.sums + r * pad_v, a.value_width);
     leave(a, s, item, partial, r, d.sums + r * pad_v, d.top[r], d.total[r]);
+  }
 }
 
 // ---- many rows: tiles are made float and laid out in panels for a matrix product ----
