@@ -265,6 +265,7 @@ struct Direct {
   alignas(64) float query[FEW * WIDEST];
   alignas(64) float sums[FEW * WIDEST];
   alignas(64) float score[FEW * TILE];
+  alignas(64) float floats[8 * WIDEST];  // some tokens' keys
   alignas(64) i32 seen[TILE];
   alignas(64) i32 any[TILE];
   float top[FEW], total[FEW], keep[FEW];
@@ -272,14 +273,21 @@ struct Direct {
   float* staging;
 };
 
-// Memory is fetched in its own order, K and V of one token after another, and one tile ahead:
-// row `index` of the next tile's 2 n. Processors follow that by themselves, too; the order in which
-// the rows are used (all keys, then all values) they do not, and it costs half of the bandwidth.
-INLINE void fetch(const Tile* next, i64 index, i64 key_bytes, i64 value_bytes) {
-  if (!next) return;
-  bool odd = index & 1;
-  const u8* row = odd ? next->value[index >> 1] : next->key[index >> 1];
-  for (i64 x = 0; x < (odd ? value_bytes : key_bytes); x += 64) __builtin_prefetch(row + x);
+// Memory is fetched in its own order, K and V of one token after another, and one tile ahead: these
+// are rows index..index + n of the next tile's 2 TILE. The order in which rows are used, all keys
+// and then all values, is not one that processors foresee, and costs half of the bandwidth.
+INLINE const u8* const* rows_ahead(const Tile* next, i64 index, i64 n, const u8** rows) {
+  if (!next) return nullptr;
+  for (i64 x = index; x < index + n; x++)
+    *rows++ = x & 1 ? next->value[x >> 1] : next->key[x >> 1];
+  return rows - n;
+}
+
+// into the second-level cache: the first is full
+INLINE void fetch(const u8* p) { __builtin_prefetch(p, 0, 2); }
+
+INLINE void fetch_row(const u8* row, i64 bytes) {
+  for (i64 x = 0; x < bytes; x += 64) fetch(row + x);
 }
 
 #if defined(__AVX512F__)
@@ -289,31 +297,22 @@ constexpr i64 ROWS = 8;
 constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
-constexpr i64 STEP = 8;  // tokens whose keys, or values, all rows use before the next are read
+constexpr i64 STEP = 8;    // tokens whose keys all rows use before the next are read
+constexpr i64 MIXED = 16;  // tokens whose values all rows use before the next are read
 
-// the sums of R rows of J vectors each to score[r][0..J)
-template <i64 R, i64 J>
-INLINE void put_scores(const vf* sum, float* score) {
-#pragma GCC unroll 2
-  for (i64 g = 0; g < R * J; g += 8) {
-    v8 s = sums_of(sum + g);
-#pragma GCC unroll 8
-    for (i64 r = g / J; r < (g + 8) / J; r++) {
-      i64 at = r * J - g;
-      if constexpr (J == 8) *(v8_any*)(score + r * TILE) = s;
-      else if constexpr (J == 4) *(v4_any*)(score + r * TILE) = at ? upper4(s) : lower4(s);
-      else *(double_any*)(score + r * TILE) = ((d4)s)[at / 2];
-    }
-  }
-}
-
-// score[r][j] = query[r] . key[j] for R rows and J tokens
-template <class T, i64 R, i64 J>
-INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, float* score) {
+// score[r][j] = query[r] . key[j] for R rows and some tokens; d is the lane, and lanes are added up
+template <class T, i64 R>
+INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width,
+                 const u8* const* ahead, float* score) {
+  constexpr i64 J = least(SUMS / R, STEP);
   i64 whole = width / (2 * LANES) * (2 * LANES), d = 0;
   vf sum[R * J] = {};
   for (; d < whole; d += 2 * LANES) {
     Two k[J];
+    if (ahead && d * T::size % 64 == 0) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) fetch(ahead[x] + d * T::size);
+    }
 #pragma GCC unroll 8
     for (i64 x = 0; x < J; x++) k[x] = read_two<T>(key[x] + d * T::size);
 #pragma GCC unroll 8
@@ -339,22 +338,130 @@ INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, f
       for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + d) * k;
     }
   }
-  put_scores<R, J>(sum, score);
+#pragma GCC unroll 2
+  for (i64 g = 0; g < R * J; g += 8) {
+    v8 s = sums_of(sum + g);
+#pragma GCC unroll 8
+    for (i64 r = g / J; r < (g + 8) / J; r++) {
+      float* row = score + r * TILE;
+      if constexpr (J == 8) *(v8_any*)row = s;
+      else if constexpr (J == 4) *(v4_any*)row = r * J - g ? upper4(s) : lower4(s);
+      else *(double_any*)row = ((d4)s)[(r * J - g) / 2];
+    }
+  }
+}
+
+// One row is done with a key before memory has the next: keys one by one, each row ahead at once.
+template <class T>
+INLINE void dots_alone(const float* query, const u8* const* keys, i64 width,
+                       const u8* const* ahead, float* score) {
+  vf sums[STEP];
+  for (i64 x = 0; x < STEP; x++) {
+    const u8* key = keys[x];
+    if (ahead) fetch_row(ahead[x], width * T::size);
+    vf sum[4] = {};
+    i64 d = 0;
+    for (; d + 4 * LANES <= width; d += 4 * LANES) {
+#pragma GCC unroll 2
+      for (i64 half = 0; half < 4; half += 2) {
+        Two k = read_two<T>(key + (d + half * LANES) * T::size);
+        sum[half] += *(const vf*)(query + d + half * LANES) * k.a;
+        sum[half + 1] += *(const vf*)(query + d + (half + 1) * LANES) * k.b;
+      }
+    }
+    for (; d + 2 * LANES <= width; d += 2 * LANES) {
+      Two k = read_two<T>(key + d * T::size);
+      sum[0] += *(const vf*)(query + d) * k.a;
+      sum[1] += *(const vf*)(query + d + LANES) * k.b;
+    }
+    for (; d < width; d += LANES) sum[2] += *(const vf*)(query + d) * read_most<T>(key, d, width);
+    sums[x] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+  *(v8_any*)score = sums_of(sums);
 }
 
 template <class T, i64 R>
-INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 width, i64& r,
-                       i64 rows, float* score) {
-  constexpr i64 J = least(SUMS / R, STEP);
+INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 width,
+                       const u8* const* ahead, i64& r, i64 rows, float* score) {
   for (; r + R <= rows; r += R)
-    for (i64 j = 0; j < STEP; j += J)
-      dots<T, R, J>(query + r * pad, pad, key + j, width, score + r * TILE + j);
+    for (i64 j = 0; j < STEP; j += least(SUMS / R, STEP))
+      dots<T, R>(query + r * pad, pad, key + j, width, ahead && !r ? ahead + j : nullptr,
+                 score + r * TILE + j);
+}
+
+// The same for more rows, where the row is the lane: nothing is left to be added up. The query is
+// [width][V * LANES], the keys are floats.
+template <i64 V>
+INLINE void dots_across(const float* query, const float* const* key, i64 width,
+                        const u8* const* ahead, float* score) {
+  constexpr i64 J = STEP / V;
+  vf sum[V][J] = {};
+  for (i64 d = 0; d < width; d++, query += V * LANES) {
+    if (ahead && d % 16 == 0)
+      for (i64 x = 0; x < J; x++) fetch(ahead[x] + d * 4);
+    vf q[V];
+#pragma GCC unroll 2
+    for (i64 v = 0; v < V; v++) {
+      q[v] = *(const vf*)(query + v * LANES);
+      IN_REGISTER(q[v]);
+    }
+#pragma GCC unroll 8
+    for (i64 x = 0; x < J; x++) {
+      vf k = splat(key[x][d]);
+#pragma GCC unroll 2
+      for (i64 v = 0; v < V; v++) sum[v][x] += q[v] * k;
+    }
+  }
+#pragma GCC unroll 2
+  for (i64 v = 0; v < V; v++) {
+    for (i64 half = 0; half < LANES; half += 8) {
+      v8 block[8] = {};
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) block[x] = *(const v8_any*)((const float*)&sum[v][x] + half);
+      transpose8(block);
+      float* to = score + (v * LANES + half) * TILE;
+#pragma GCC unroll 8
+      for (i64 r = 0; r < 8; r++, to += TILE) {
+        if constexpr (J == 8) *(v8_any*)to = block[r];
+        else *(v4_any*)to = lower4(block[r]);
+      }
+    }
+  }
+}
+
+template <class T, i64 V>
+INLINE void score_across(const float* query, const u8* const* key, i64 width,
+                         const u8* const* ahead, float* floats, float* score) {
+  const float* rows[STEP];
+  i64 pad = ceil_to(width, LANES);
+  for (i64 x = 0; x < STEP; x++) {
+    if constexpr (T::size == 4) {
+      rows[x] = (const float*)key[x];
+      continue;
+    }
+    float* to = floats + x * pad;
+    i64 d = 0;
+    if (ahead) fetch_row(ahead[x], width * T::size);
+    for (; d + 2 * LANES <= width; d += 2 * LANES) {
+      Two two = read_two<T>(key[x] + d * T::size);
+      *(vf*)(to + d) = two.a;
+      *(vf*)(to + d + LANES) = two.b;
+    }
+    for (; d < width; d += LANES) *(vf*)(to + d) = read_most<T>(key[x], d, width);
+    rows[x] = to;
+  }
+  if (T::size < 4) ahead = nullptr;
+  for (i64 x = 0; x < STEP; x += STEP / V)
+    dots_across<V>(query, rows + x, width, ahead ? ahead + x : nullptr, score + x);
 }
 
 // sums[r] = keep[r] * sums[r] + weight[r] . value, for N tokens and C columns of vectors
 template <class T, i64 R, i64 C, bool PART>
 INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
-                i64 width, float* sums, i64 pad) {
+                i64 width, const u8* const* ahead, float* sums, i64 pad) {
+  // where there is work between, one line at a time: more of them would hold up the loads
+  constexpr i64 bytes = C * LANES * T::size, every = bytes < 64 ? 64 / bytes - 1 : 0;
+  i64 from = column * T::size, turn = from / bytes & every;
   vf sum[R][C];
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
@@ -365,7 +472,13 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
     }
   }
   for (i64 j = 0; j < n; j++) {
-    const u8* value = values[j] + column * T::size;
+    const u8* value = values[j] + from;
+    if (R == 1) {
+      if (ahead && !column) fetch_row(ahead[j], width * T::size);
+    } else if (ahead && (j & every) == turn) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < bytes; x += 64) fetch(ahead[j] + from + x);
+    }
     vf v[C];
     if constexpr (C == 1) {
       v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
@@ -393,19 +506,20 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
 
 template <class T, i64 R>
 INLINE void mix_rows(const float* weight, const float* keep, const u8* const* values, i64 n,
-                     i64 width, i64& r, i64 rows, float* sums, i64 pad) {
+                     i64 width, const u8* const* ahead, i64& r, i64 rows, float* sums, i64 pad) {
   constexpr i64 C = least(SUMS / R, 8);
   for (; r + R <= rows; r += R) {
     const float *w = weight + r * TILE, *k = keep ? keep + r : nullptr;
     float* to = sums + r * pad;
+    if (r) ahead = nullptr;
     i64 c = 0;
     for (; c + C * LANES <= width; c += C * LANES)
-      mix<T, R, C, false>(w, k, values, n, c, width, to, pad);
+      mix<T, R, C, false>(w, k, values, n, c, width, ahead, to, pad);
     for (; c + 2 * LANES <= width; c += 2 * LANES)
-      mix<T, R, 2, false>(w, k, values, n, c, width, to, pad);
+      mix<T, R, 2, false>(w, k, values, n, c, width, ahead, to, pad);
     for (; c + LANES <= width; c += LANES)
-      mix<T, R, 1, false>(w, k, values, n, c, width, to, pad);
-    if (c < width) mix<T, R, 1, true>(w, k, values, n, c, width, to, pad);
+      mix<T, R, 1, false>(w, k, values, n, c, width, ahead, to, pad);
+    if (c < width) mix<T, R, 1, true>(w, k, values, n, c, width, ahead, to, pad);
   }
 }
 
@@ -450,53 +564,91 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
   return count > 0;
 }
 
+// rows whose scores are computed across lanes, in ones or twos of vectors; fewer: 0
+INLINE i64 across(i64 rows) {
+#if defined(__AVX512F__)
+  return rows > 8 ? LANES : 0;
+#else
+  return rows > 8 ? 2 * LANES : rows > 4 ? LANES : 0;
+#endif
+}
+
 template <class T>
 static void score_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
-                       i64 rows, i64 key_bytes, i64 value_bytes) {
+                       i64 rows) {
+  i64 lanes = across(rows), w = a.width;
   for (i64 j = 0; j < t.n; j += STEP) {
+    const u8 *coming[STEP], *const *ahead = rows_ahead(next, j, STEP, coming);
     const u8* const* key = t.key + j;
-    for (i64 x = j; x < j + STEP; x++) fetch(next, x, key_bytes, value_bytes);
-    i64 r = 0;
-    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, a.width, r, rows, d.score + j);
-    score_rows<T, 4>(d.query, pad, key, a.width, r, rows, d.score + j);
-    score_rows<T, 2>(d.query, pad, key, a.width, r, rows, d.score + j);
-    score_rows<T, 1>(d.query, pad, key, a.width, r, rows, d.score + j);
+    float* score = d.score + j;
+    if (lanes == LANES) score_across<T, 1>(d.query, key, w, ahead, d.floats, score);
+    else if (lanes) score_across<T, 2>(d.query, key, w, ahead, d.floats, score);
+    if (lanes) continue;
+    if (rows == 1) dots_alone<T>(d.query, key, w, ahead, score);
+    i64 r = rows == 1;
+    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 4>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 2>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 1>(d.query, pad, key, w, ahead, r, rows, score);
   }
 }
 
 template <class T>
 static void mix_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
-                     i64 rows, i64 key_bytes, i64 value_bytes) {
-  for (i64 j = 0; j < t.n; j += STEP) {
+                     i64 rows) {
+  for (i64 j = 0; j < t.n; j += MIXED) {
+    const u8 *coming[MIXED], *const *ahead = rows_ahead(next, TILE + j, MIXED, coming);
     const u8* const* value = t.value + j;
-    i64 n = least(STEP, t.n - j), r = 0, width = a.value_width;
+    i64 n = least(MIXED, t.n - j), r = 0, w = a.value_width;
     const float *weight = d.score + j, *keep = j ? nullptr : d.keep;
-    for (i64 x = TILE + j; x < TILE + j + STEP; x++) fetch(next, x, key_bytes, value_bytes);
-    if constexpr (ROWS == 8) mix_rows<T, 8>(weight, keep, value, n, width, r, rows, d.sums, pad);
-    mix_rows<T, 4>(weight, keep, value, n, width, r, rows, d.sums, pad);
-    mix_rows<T, 2>(weight, keep, value, n, width, r, rows, d.sums, pad);
-    mix_rows<T, 1>(weight, keep, value, n, width, r, rows, d.sums, pad);
+    if constexpr (ROWS == 8) mix_rows<T, 8>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 4>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 2>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 1>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
   }
 }
 
 // a row in the order of read_two, and back
 template <class T>
-INLINE void pair_up(float* row, i64 width) {
+INLINE void split_pairs(float* row, i64 width) {
   if constexpr (!T::split) return;
   for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
-    float even[LANES], odd[LANES];
-    for (i64 l = 0; l < LANES; l++) even[l] = row[d + 2 * l], odd[l] = row[d + 2 * l + 1];
-    for (i64 l = 0; l < LANES; l++) row[d + l] = even[l], row[d + LANES + l] = odd[l];
+    float order[2 * LANES];
+    for (i64 l = 0; l < LANES; l++)
+      order[l] = row[d + 2 * l], order[LANES + l] = row[d + 2 * l + 1];
+    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = order[l];
   }
 }
 
 template <class T>
-INLINE void pull_apart(float* row, i64 width) {
+INLINE void join_pairs(float* row, i64 width) {
   if constexpr (!T::split) return;
   for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
-    float all[2 * LANES];
-    for (i64 l = 0; l < LANES; l++) all[2 * l] = row[d + l], all[2 * l + 1] = row[d + LANES + l];
-    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = all[l];
+    float order[2 * LANES];
+    for (i64 l = 0; l < LANES; l++)
+      order[2 * l] = row[d + l], order[2 * l + 1] = row[d + LANES + l];
+    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = order[l];
+  }
+}
+
+template <class T>
+static void prepare(const Attention& a, const Sequence& s, const Item& item, Direct& d) {
+  i64 group = a.heads / a.kv_heads, pad = ceil_to(a.width, LANES), lanes = across(item.rows);
+  i64 pad_v = ceil_to(a.value_width, LANES);
+  for (i64 r = 0; r < most(item.rows, lanes); r++) {
+    float* to = lanes ? d.floats : d.query + r * pad;
+    i64 row = item.row + r;
+    if (r < item.rows) {
+      query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a), to,
+                pad);
+      split_pairs<T>(to, a.width);
+    }
+    for (i64 x = 0; lanes && x < a.width; x++)
+      d.query[x * lanes + r] = r < item.rows ? to[x] : 0;
+    if (r >= item.rows) continue;
+    for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
+    d.top[r] = NEVER;
+    d.total[r] = 0;
   }
 }
 
@@ -505,16 +657,7 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
   Sequence s = sequence_of(a, item.b);
   i64 group = a.heads / a.kv_heads, rows = item.rows, before = s.length - s.queries;
   i64 pad = ceil_to(a.width, LANES), pad_v = ceil_to(a.value_width, LANES);
-  i64 key_bytes = a.width * SIZES[a.cache_type], value_bytes = a.value_width * SIZES[a.cache_type];
-  for (i64 r = 0; r < rows; r++) {
-    i64 row = item.row + r;
-    query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a),
-              d.query + r * pad, pad);
-    pair_up<T>(d.query + r * pad, a.width);
-    for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
-    d.top[r] = NEVER;
-    d.total[r] = 0;
-  }
+  prepare<T>(a, s, item, d);
   i64 at = item.begin, now = 0;
   if (at < item.end) find_tile(a, s, item.kv_head, at, least(TILE, item.end - at), d.tiles[0]);
   for (; at < item.end; at += TILE, now ^= 1) {
@@ -525,7 +668,7 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
       find_tile(a, s, item.kv_head, at + TILE, least(TILE, item.end - at - TILE), *next);
     }
     stage(a, t, d.staging);
-    score_tile<T>(d, a, t, next, pad, rows, key_bytes, value_bytes);
+    score_tile<T>(d, a, t, next, pad, rows);
     if (bends(a)) {
       for (i64 r = 0; r < rows; r++) {
         i64 row = item.row + r;
@@ -538,10 +681,10 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     for (i64 r = 0; r < rows; r += 8)
       weigh_rows(d.score + r * TILE, TILE, least(8, rows - r), padded, d.top + r, d.total + r,
                  d.keep + r);
-    mix_tile<T>(d, a, t, next, pad_v, rows, key_bytes, value_bytes);
+    mix_tile<T>(d, a, t, next, pad_v, rows);
   }
   for (i64 r = 0; r < rows; r++) {
-    pull_apart<T>(d.sums + r * pad_v, a.value_width);
+    join_pairs<T>(d.sums + r * pad_v, a.value_width);
     leave(a, s, item, partial, r, d.sums + r * pad_v, d.top[r], d.total[r]);
   }
 }

@@ -264,7 +264,7 @@ struct F16 {
 };
 struct BF16 {
   static constexpr i64 size = 2;
-  static constexpr bool split = true;  // see read_two
+  static constexpr bool split = true;  // by read_two
   INLINE vf read(const void* p) {
     return (vf)(widen(*(const vh_any*)p) << 16);
   }
