@@ -107,6 +107,8 @@ def shape_of(work: Work, page: int) -> Shape:
 def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Changes]]:
     """Block sizes and changes of knobs, the likely ones first."""
     yield work.page, {}
+    # Hopper's own kernel has tiles of its own
+    portable = {"groups": False} if base.groups else {}
     pages = [work.page]
     if work.layer.block_size is None and LARGE_BLOCK % multiple == 0 and work.page < LARGE_BLOCK:
         pages.append(LARGE_BLOCK)
@@ -114,9 +116,9 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
         yield page, {}
         if work.query <= base.split_queries:
             yield from ((page, changes) for changes in _decode_changes(page != work.page))
-            yield from ((page, changes) for changes in _as_prefill(work))
+            yield from ((page, portable | changes) for changes in _as_prefill(work))
         else:
-            yield from ((page, changes) for changes in _prefill_changes(work, page))
+            yield from ((page, portable | changes) for changes in _prefill_changes(work, page))
             yield from ((page, changes) for changes in _as_decode(work))
 
 
