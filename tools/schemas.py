@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnctl.libraries import Libraries
 from attnctl.machine import Machine
 from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
@@ -20,6 +21,7 @@ from attnctl.tune.report import TuneReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
+    "libraries": Libraries,
     "machine": Machine,
     "matrix": Matrix,
     "model": ModelSpec,
