@@ -42,4 +42,6 @@ def version_of(path: str) -> str:
 def is_soname(name: str) -> bool:
     """Whether programs ask for a library by this name: `libX.so` or `libX.so.N`."""
     match = _NAME.fullmatch(name)
-    return bool(match) and match[2].count(".") <= 1 and f"{match[1]}.so" in name
+    if match is None:
+        return False
+    return match[2].count(".") <= 1 and name.startswith(f"{match[1]}.so")
