@@ -32,7 +32,7 @@ def command(
     found = meaning(subject.strip())
     output = ctx.obj.output
     if found is None:
-        table = _backend(subject)
+        table = _backend(subject)  # as declared: what is here, `attnctl list NAME` tells
         output.json(table) if json else output.view(backend_view(table))
     else:
         output.json(found) if json else output.view(meaning_view(found))

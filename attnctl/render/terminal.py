@@ -59,7 +59,7 @@ def _draw(console: Console, block: Block, first: bool) -> None:
 
 
 def _fitting(table: Table, room: int) -> RichTable:
-    if table.spare is not None and not _widths(table, room):
+    while table.spare and not _widths(table, room):
         table = table.without_spare()
     widths = _widths(table, room)
     return _table(table, widths) if widths else _stacked(table)
