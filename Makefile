@@ -44,6 +44,7 @@ compile-knobs: $(VENV)/test.installed
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
 	$(BIN)/attnctl list --markdown > docs/support.md
+	$(BIN)/attnctl explain --markdown > docs/codes.md
 	$(BIN)/python tools/blocks.py --write README.md docs/*.md
 
 $(VENV)/%.installed: pyproject.toml tools/pins.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnctl.codes import Meanings
 from attnctl.libraries import Libraries
 from attnctl.machine import Machine
 from attnctl.matrix import Matrix
@@ -21,6 +22,7 @@ from attnctl.tune.report import TuneReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
+    "codes": Meanings,
     "libraries": Libraries,
     "machine": Machine,
     "matrix": Matrix,

@@ -119,5 +119,3 @@ PROBE: dict[str, Row] = {
         "Save a tape with attnctl probe --record FILE, and report it.",
     ),
 }
-
-PROBING = {**VISIBILITY, **SOFTWARE, **PROBE}

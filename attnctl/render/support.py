@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnctl.codes import Meaning
+from attnctl.codes import GROUPS, Meaning
 from attnctl.matrix import Matrix, Row
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 
@@ -38,7 +38,7 @@ def _short(row: Row) -> tuple[Cell, ...]:
         row.name,
         ", ".join(row.ops),
         ", ".join(row.platforms),
-        "; ".join(row.devices),
+        "; ".join(row.devices).replace("compute capability", "CC"),
         "a state, no cache" if row.is_ssm else row.head_sizes,
         _kernel(row),
         Mark(row.installed, STYLES.get(row.installed, "")),
@@ -105,6 +105,15 @@ def _orders(table: Matrix, name: str) -> Iterator[Block]:
             where = f"default order on {order.platform}, {order.op}"
             yield Line(f"{where}: {', '.join(order.names)}")
             yield from (Line(f"but {rule}", indent=2) for rule in order.rules)
+
+
+def codes_view() -> View:
+    """Every code with its title, by group."""
+    blocks: list[Block] = []
+    for title, rows in GROUPS.items():
+        table = Table((), tuple((code, row[0]) for code, row in rows.items()), indent=2)
+        blocks += [Heading(title), table]
+    return (*blocks, Line(""), Line("more of one: attnctl explain CODE"))
 
 
 def meaning_view(found: Meaning) -> View:

@@ -93,6 +93,11 @@ def test_the_support_table_is_current() -> None:
     assert (ROOT / "docs" / "support.md").read_text("utf-8") == run("list", "--markdown").out
 
 
+def test_the_page_of_codes_is_current() -> None:
+    """docs/codes.md is what `attnctl explain --markdown` prints; `make docs` renews it."""
+    assert (ROOT / "docs" / "codes.md").read_text("utf-8") == run("explain", "--markdown").out
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schemas_are_current(name: str) -> None:
     """docs/schema holds the schemas of the types as they are; `make docs` renews them."""
@@ -108,6 +113,8 @@ def test_the_schemas_are_current(name: str) -> None:
         ("select", ("select", "--model", LLAMA, "--machine", "t4", "--json")),
         ("select-sweep", ("select", "--model", LLAMA, "--machine", "all", "--json")),
         ("matrix", ("list", "--json")),
+        ("codes", ("explain", "--json")),
+        ("libraries", ("probe", "--libs", "--json")),
     ],
 )
 def test_documents_fit_their_schema(name: str, words: tuple[str, ...]) -> None:
