@@ -20,8 +20,7 @@ Examples:
   attnctl probe --save this.json       (for select --machine)
   attnctl probe --record tape.json     (for a bug report)
   attnctl probe --diff before.json     (what an upgrade changed for selection)
-  attnctl probe --libs                 (copies of CUDA, ROCm, ... on the disk and
-                                        in running processes)
+  attnctl probe --libs                 (copies of CUDA, ROCm, OpenMP; who runs them)
 
 \b
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or

@@ -22,10 +22,16 @@ class Heading(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of words; indent in columns."""
+    """One line of words; indent in columns.
+
+    hang: how many columns its label takes, under which a terminal writes nothing more. whole: it is
+    there to be pasted, so that a terminal must not break it.
+    """
 
     cell: Cell
     indent: int = 0
+    hang: int = 0
+    whole: bool = False
 
 
 class Table(NamedTuple):

@@ -15,8 +15,8 @@ Examples:
   attnctl profile export h200.json --machine h200
 
 \b
-Exit codes: 0 written; 1 nothing was measured on this device; 2 wrong usage, or
-a file that does not read."""
+Exit codes: 0 written; 1 nothing was measured on this device; 2 wrong usage,
+or a file that does not read."""
 
 
 def command(

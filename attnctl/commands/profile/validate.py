@@ -15,8 +15,8 @@ Examples:
   attnctl profile validate mine.json --machine h200
 
 \b
-Exit codes: 0 all hold; 1 an entry is broken, contradicts its timings, or is of
-a kernel that has changed, or one that nobody named does not read; 2 a FILE
+Exit codes: 0 all hold; 1 an entry is broken, contradicts its timings, or is
+of a kernel that has changed, or one that nobody named does not read; 2 a FILE
 that does not read as a whole."""
 
 
