@@ -20,7 +20,7 @@ Examples:
   attnctl probe --save this.json       (for select --machine)
   attnctl probe --record tape.json     (for a bug report)
   attnctl probe --diff before.json     (what an upgrade changed for selection)
-  attnctl probe --libs                 (copies of CUDA, ROCm, OpenMP; who runs them)
+  attnctl probe --libs                 (which copies of CUDA, ROCm are loaded)
 
 \b
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or
@@ -65,7 +65,7 @@ def command(
         bool, typer.Option("--libs", help="Copies of the GPU stack's libraries, and who has them.")
     ] = False,
     pid: Annotated[
-        int | None, typer.Option("--pid", metavar="N", min=1, help="With --libs: one process only.")
+        int | None, typer.Option("--pid", metavar="N", help="With --libs: one process only.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:
