@@ -90,7 +90,7 @@ class LazyGroup(Strict, TyperGroup):
     package = "attnctl.commands"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # a shell that asks what may follow
             to_stderr(ctx.get_help() + "\n")
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, args)

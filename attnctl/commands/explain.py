@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import subjects
 from attnctl.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ Exit codes: 0 explained; 2 no code or backend of that name."""
 def command(
     ctx: typer.Context,
     subject: Annotated[
-        str | None, typer.Argument(metavar="[CODE|BACKEND]", help="What to explain.")
+        str | None,
+        typer.Argument(metavar="[CODE|BACKEND]", autocompletion=subjects, help="What to explain."),
     ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Every code, as the page of the docs.")

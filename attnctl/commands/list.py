@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import backends, machines
+
 EXAMPLES = """\b
 Examples:
   attnctl list
@@ -24,10 +26,16 @@ Exit codes: 0 listed; 2 no backend or machine of that name."""
 def command(
     ctx: typer.Context,
     backend: Annotated[
-        str | None, typer.Argument(metavar="[BACKEND]", help="Only this one, in full.")
+        str | None,
+        typer.Argument(
+            metavar="[BACKEND]", autocompletion=backends, help="Only this one, in full."
+        ),
     ] = None,
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="In place of this one.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="In place of this one."
+        ),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As the table of the docs.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,

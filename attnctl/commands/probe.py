@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 if TYPE_CHECKING:
     from attnctl.machine import Machine
     from attnctl.probe.host import Host
@@ -34,7 +36,12 @@ def command(
     ctx: typer.Context,
     machine: Annotated[
         str | None,
-        typer.Option("--machine", metavar="NAME|FILE", help="Show a bundled or saved machine."),
+        typer.Option(
+            "--machine",
+            metavar="NAME|FILE",
+            autocompletion=machines,
+            help="Show a bundled or saved machine.",
+        ),
     ] = None,
     save: Annotated[
         str | None,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile export mine.json
@@ -23,7 +25,10 @@ def command(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine's.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine's."
+        ),
     ] = None,
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")
