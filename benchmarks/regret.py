@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from ahead import candidates_of
 
 from attnctl.layer import Options
 from attnctl.model import read_model
@@ -36,7 +37,7 @@ from attnctl.registry import load
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
 from attnctl.tune.run import run_tasks
 from attnctl.tune.search import Entrant, Judge
@@ -82,24 +83,6 @@ class Quiet:
         print(f"  {step.done}/{step.total} {step.task.load}: {shown}", flush=True)
 
 
-def candidates_of(task, bench):
-    """Every backend with every setting, the defaults first."""
-    found = []
-    for rival in task.rivals:
-        work = msgspec.structs.replace(task.work, page=rival.page)
-        settings = bench.settings(work, rival.backend)
-        if isinstance(settings, Verdict):
-            print(f"   {rival.backend}: {settings.detail}", flush=True)
-            continue
-        for place, one in enumerate(settings):
-            page = int(one.knobs.get(BLOCK_SIZE, rival.page))
-            candidate = Candidate(
-                backend=rival.backend, knobs=one.knobs, kernel=one.kernel, page=page
-            )
-            found.append(Entrant(candidate, place, 0.0))
-    return sorted(found, key=lambda one: one.place != 0)
-
-
 def pick_of(task, table):
     """The candidate that the profile names for this point."""
     load = task.load
@@ -117,7 +100,9 @@ def exhaust(task, bench, judge, table, end):
     """One row: the pick, the default and the fastest of all, timed in turns."""
     pick, chosen = pick_of(task, table)
     default = Candidate(backend=task.rivals[0].backend, page=task.rivals[0].page)
-    good, _ = judge.sift(bench, task, candidates_of(task, bench), None)
+    asked = [Entrant(one, place, 0.0) for place, one in candidates_of(task, bench)]
+    asked.sort(key=lambda one: one.place != 0)
+    good, _ = judge.sift(bench, task, asked, None)
     everything = {one.key: one.candidate for one in good}
     everything.setdefault(chosen.key, chosen)
     first = {}
