@@ -39,8 +39,10 @@ from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
+from attnctl.tune.noise import levelled
+from attnctl.tune.race import Entrant
 from attnctl.tune.run import run_tasks
-from attnctl.tune.search import Entrant, Judge
+from attnctl.tune.search import Judge
 from attnctl.tune.session import Request, _jobs, _place
 from attnctl.tune.settings import BLOCK_SIZE
 from attnctl.tune.tasks import Task, plan_tasks
@@ -117,7 +119,7 @@ def exhaust(task, bench, judge, table, end):
     ranked = sorted(first, key=first.__getitem__)
     last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
             if key in everything]  # fmt: skip
-    times, _ = bench.time(task.work, last, LAST_ROUNDS)
+    times = levelled(bench.time(task.work, last, LAST_ROUNDS)[0])
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -184,7 +186,7 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     tasks = tasks_of(arguments, model, grid(arguments))
     quiet = Quiet()
     quiet.begin(len(tasks))
-    budget = seconds(arguments.budget, "--budget")
+    budget = None if arguments.budget == "none" else seconds(arguments.budget, "--budget")
     memory = Memory(verdicts)
     measured = run_tasks(tasks, bench, memory, budget_s=budget, told=quiet.step)
     verdicts.update(memory.verdicts)
@@ -340,7 +342,7 @@ def main():
     parser.add_argument("--backend", action="append")
     parser.add_argument("--op", action="append")
     parser.add_argument("--dtype")
-    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--budget", default="60s", help="of a tune; none: everything everywhere")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds for the points off it")
     parser.add_argument("--out")
     parser.add_argument("--keep", help="a folder for the profiles")
