@@ -26,10 +26,10 @@ SAMPLE_US = 1500.0
 GROUP = 16
 """Candidates that run in turns at first: a budget that ends leaves whole groups out."""
 
-QUIET = 0.01
+QUIET = 0.006
 """The error of the fastest's time, as a share of it, beyond which the last rounds are run again."""
 
-AGAIN = 2
+AGAIN = 6
 """How often, at most."""
 
 
