@@ -49,6 +49,7 @@ from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
 FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
+PAIRS = 120
 
 OFF_GRID = {
     # chat's grid is 1, 4, 16 .. by 256, 1024 ..; none of these is on it
@@ -301,6 +302,13 @@ def write(arguments, rows):
         Path(arguments.out).write_text(json.dumps(rows, indent=1))
 
 
+def ratio_of(bench, work, first, second):
+    """The second's time over the first's, from pairs of samples that were taken together."""
+    times, _ = bench.time(work, [first, second], PAIRS)
+    pairs = zip(times[second.key], times[first.key], strict=True)
+    return median(later / earlier for later, earlier in pairs)
+
+
 def repeat(arguments, bench, verdicts):
     """Two tunes of one grid: where their winners differ, the ratio of their times."""
     model = arguments.model[0]
@@ -313,8 +321,7 @@ def repeat(arguments, bench, verdicts):
         )
         ratio = 1.0
         if first.key != second.key:
-            times, _ = bench.time(task.work, [first, second], LAST_ROUNDS)
-            ratio = median(times[second.key]) / median(times[first.key])
+            ratio = ratio_of(bench, task.work, first, second)
         rows.append(
             {
                 "point": str(task.load),

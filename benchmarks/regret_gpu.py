@@ -19,11 +19,10 @@ import json
 import sys
 import time
 from pathlib import Path
-from statistics import median
 
 import msgspec
 from ahead import AheadBench, compiled
-from regret import LAST_ROUNDS, Quiet, entry_of, exhaust, off_grid, pick_of, say, summary
+from regret import Quiet, entry_of, exhaust, off_grid, pick_of, ratio_of, say, summary
 
 from attnctl.layer import Options
 from attnctl.model import read_model
@@ -148,8 +147,7 @@ def repeats(run):
         row = {"shape": str(task.shape), "point": str(task.load), "ratio": 1.0}
         row |= {"first": one.key, "second": other.key}
         if one.key != other.key:
-            times, _ = run.bench.time(task.work, [one, other], LAST_ROUNDS)
-            row["ratio"] = median(times[other.key]) / median(times[one.key])
+            row["ratio"] = ratio_of(run.bench, task.work, one, other)
             print(f"{task.load}: {row['ratio']:.3f} {one.key} {other.key}", flush=True)
         rows.append(row)
         (run.folder / "repeat.json").write_text(json.dumps(rows, indent=1))

@@ -9,9 +9,13 @@ from typing import NamedTuple, cast
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, TIE, Final, Measured, Out, winner
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, Final, Measured, Out, winner
 from attnctl.tune.noise import error_us
 from attnctl.tune.tasks import Task
+
+BLOCK_TIE = 1.05
+"""Another size of the cache's blocks concerns all who use the cache: it must be worth more than a
+setting of a kernel, and smaller ones go first."""
 
 Pair = tuple[Task, Measured]
 
@@ -73,7 +77,7 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
 def _page(backend: str, pairs: list[Pair]) -> int | None:
     """The size of a cache block that is best over all points: one cache serves all of them.
 
-    The default's, which is met first, keeps its place within the tie. None: it has no times.
+    The default's, which is met first, keeps its place within BLOCK_TIE. None: it has no times.
     """
     means: dict[int, _Mean] = {}
     per_point = [
@@ -90,7 +94,7 @@ def _page(backend: str, pairs: list[Pair]) -> int | None:
     best = min(means.values(), key=lambda one: one.log)
 
     def bound(one: _Mean) -> float:
-        return best.log + max(math.log(TIE), SURE * math.hypot(one.error, best.error))
+        return best.log + max(math.log(BLOCK_TIE), SURE * math.hypot(one.error, best.error))
 
     return next(page for page, mean in means.items() if mean.log <= bound(mean))
 
