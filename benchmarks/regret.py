@@ -182,7 +182,7 @@ class Memory:
 
 
 def tuned_profile(arguments, model, bench, verdicts, name):
-    """A fresh profile of a model's grid."""
+    """A fresh profile of a model's grid, and what was measured at each point."""
     machine, registry = arguments.machine, arguments.registry
     tasks = tasks_of(arguments, model, grid(arguments))
     quiet = Quiet()
@@ -205,7 +205,7 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     )
     if arguments.keep:
         Path(arguments.keep, f"{name}.json").write_bytes(encode(profile))
-    return profile
+    return profile, measured
 
 
 def known_verdicts(arguments):
@@ -266,7 +266,7 @@ def regret(arguments, bench, verdicts):
     profiles = [read_profile(path) for path in arguments.profile or ()]
     if not profiles:
         profiles = [
-            tuned_profile(arguments, model, bench, verdicts, f"tuned-{n}")
+            tuned_profile(arguments, model, bench, verdicts, f"tuned-{n}")[0]
             for n, model in enumerate(arguments.model)
         ]
     end = time.monotonic() + arguments.limit
@@ -310,32 +310,47 @@ def ratio_of(bench, work, first, second):
 
 
 def repeat(arguments, bench, verdicts):
-    """Two tunes of one grid: where their winners differ, the ratio of their times."""
+    """Two tunes of one grid: where their winners differ, the ratio of their times.
+
+    Of what the two profiles pick, in which one size of the cache's blocks serves all points; and of
+    what won at each point by itself.
+    """
     model = arguments.model[0]
-    one, other = (tuned_profile(arguments, model, bench, verdicts, f"run-{n}") for n in range(2))
+    runs = [tuned_profile(arguments, model, bench, verdicts, f"run-{n}") for n in range(2)]
     rows = []
     for task in tasks_of(arguments, model, grid(arguments)):
         order = [rival.backend for rival in task.rivals]
-        first, second = (
-            pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (one, other)
-        )
-        ratio = 1.0
-        if first.key != second.key:
-            ratio = ratio_of(bench, task.work, first, second)
-        rows.append(
-            {
-                "point": str(task.load),
-                "shape": str(task.shape),
-                "ratio": ratio,
-                "first": first.key,
-                "second": second.key,
-            }
-        )
-        print(f"{task.load}: {ratio:.3f} {first.key} {second.key}", flush=True)
+        row = {"point": str(task.load), "shape": str(task.shape)}
+        picks = [pick_of(task, Table(entry_of(one, task), order))[1] for one, _ in runs]
+        won = [candidate_of(found[task.key].best()) for _, found in runs]
+        for name, pair in (("picks", picks), ("winners", won)):
+            ratio = 1.0
+            if pair[0].key != pair[1].key:
+                ratio = ratio_of(bench, task.work, *pair)
+                print(f"{task.load}, {name}: {ratio:.3f} {pair[0].key} {pair[1].key}", flush=True)
+            row[name] = {"first": pair[0].key, "second": pair[1].key, "ratio": ratio}
+        row["default"] = Candidate(backend=order[0], page=task.rivals[0].page).key
+        rows.append(row)
         write(arguments, rows)
-    differ = [row["ratio"] for row in rows if row["first"] != row["second"]]
-    worst = max((max(r, 1 / r) for r in differ), default=1.0)
-    print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
+    for name in ("picks", "winners"):
+        agreement(name, [row[name] for row in rows], [row["default"] for row in rows])
+
+
+def agreement(name, pairs, defaults):
+    """Says how many of two tunes' choices differ, and by how much their times do then."""
+    ratios = [max(pair["ratio"], 1 / pair["ratio"]) for pair in pairs]
+    differ = [r for r, pair in zip(ratios, pairs, strict=True) if pair["first"] != pair["second"]]
+    other = sum(pair["first"] != key for pair, key in zip(pairs, defaults, strict=True))
+    mean = math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
+    print(
+        f"{name}: {len(pairs)} points, {other} with another than the default, {len(differ)} differ "
+        f"between the tunes: times {max(differ, default=1.0):.3f}x apart at most, {mean:.4f}x in "
+        "the mean of all"
+    )
+
+
+def candidate_of(final):
+    return Candidate(backend=final.backend, knobs=final.knobs, kernel=final.kernel, page=final.page)
 
 
 def main():
