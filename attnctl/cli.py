@@ -27,6 +27,7 @@ COMMANDS = {
     "select": "Which backend serves a model here, and why not the others.",
     "smoke": "Whether each backend's kernels are right on this machine.",
     "tune": "Which backend and settings are fastest here, as a profile.",
+    "warm": "Compiles ahead what a profile names, so that no request waits.",
     "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
     "report": "An archive for a bug report, without names and tokens.",
