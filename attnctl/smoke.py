@@ -101,11 +101,6 @@ def sorted_by_rules(
     return tuple(runnable), tuple(refused)
 
 
-def thinned(plan: Plan) -> Plan:
-    """Every fourth case that the backend runs, one at least where it runs any."""
-    return msgspec.structs.replace(plan, runnable=plan.runnable[::4])
-
-
 def takes(backend: Backend, case: Case) -> bool:
     """Whether the case's operation is one that the backend computes, whatever its rules say."""
     return _op(case) in backend.ops

@@ -32,6 +32,8 @@ def main(arguments: list[str]) -> int:
     backend, device = arguments[:2]
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
+        # the interpreter is one thread of Python: others of torch would only wait beside it
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _serve(backend, device, answers, twice="twice" in arguments[2:])
     except Exception as error:  # the parent turns it into a sentence
