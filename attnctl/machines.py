@@ -13,6 +13,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, read_bytes
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.machine import SCHEMA, Machine
 
 # other spellings of a bundled machine, squashed as `_squash` does -> its file name
@@ -116,16 +117,19 @@ def _read(path: Path, source: str) -> bytes:
 
 
 def _decode(data: bytes, where: str) -> Machine:
+    data = unmarked(data, where)
     try:
         _check_schema(msgspec.json.decode(data, type=_Header).schema, where)
-        return msgspec.json.decode(data, type=Machine)
+        machine = msgspec.json.decode(data, type=Machine)
     except msgspec.ValidationError as error:
         raise InputError(_explain(str(error), where)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         reason = str(error).removesuffix(".")
         raise InputError(
             f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
         ) from None
+    refuse_repeated(data, where)
+    return machine
 
 
 def _check_schema(schema: str, where: str) -> None:
