@@ -14,19 +14,24 @@ from attnctl.exits import InputError
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 MARK = b"\xef\xbb\xbf"
-NAMES = {"utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-16": "UTF-16"}
+# marks, and what a document begins with where it has none; the longer ones first
+WIDE = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    **dict.fromkeys((b"{\0\0\0", b"[\0\0\0", b"\0\0\0{", b"\0\0\0["), "UTF-32"),
+    **dict.fromkeys((b"{\0", b"[\0", b"\0{", b"\0["), "UTF-16"),
+}
 
 
 def unmarked(data: bytes, where: str) -> bytes:
     """The bytes without UTF-8's byte-order mark; InputError where they are UTF-16 or UTF-32."""
     if data.startswith(MARK):
         return data[len(MARK) :]
-    # JSON starts with a character of ASCII, which has a zero byte beside it in the wider encodings
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:2]:
-        from json import detect_encoding
-
-        name = NAMES.get(detect_encoding(data), "UTF-32")
-        raise InputError(f"{where}: this is {name} text, and JSON is UTF-8: save it as UTF-8")
+    for start, name in WIDE.items():
+        if data.startswith(start):
+            raise InputError(f"{where}: this is {name} text, and JSON is UTF-8: save it as UTF-8")
     return data
 
 
