@@ -5,12 +5,14 @@ Loading one machine reads one file; listing the names reads none.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
+from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, read_bytes
 from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
@@ -86,11 +88,14 @@ def find(name: str) -> Path | None:
     return folder() / f"{target}.json" if target in known else None
 
 
-def load(source: str) -> Machine:
+def load(source: str | os.PathLike[str]) -> Machine:
     """The machine of a bundled name, or of the file at that path; a name goes before a file.
 
     Raises InputError where neither exists or the file is not a machine that this version can read.
     """
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+    refuse_other("machine", source, str, "the name of a bundled one, or a file")
     path = find(source)
     return _decode(_read(path or Path(source), source), source if path is None else str(path))
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 from attnctl.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
 from attnctl.json_text import unmarked
@@ -42,6 +43,7 @@ def load(source: Source, stdin: BinaryIO | None = None) -> Document:
         data = dict(source)
         sidecar = data.pop(SIDECAR_KEY, None)
         return Document(CONFIG, "", data, sidecar if isinstance(sidecar, dict) else None)
+    refuse_other("model", source, (str, os.PathLike), "the path of a config.json, or a dict")
     if source == "-":
         return _of_bytes(_piped(stdin), "standard input", "-")
     if source == "":
