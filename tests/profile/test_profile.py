@@ -323,7 +323,8 @@ def test_a_newer_minor_version_is_read_for_what_is_known() -> None:
             b'{"schema": "attnctl.profile/1", "name": "x", "key": {"vendor": 3, "arch": "b"}}',
             "$.key",
         ),
-        (b"\xff\xfe", "not a profile"),
+        (b"\xff\xfe", "this is UTF-16 text"),
+        (b"{\xff\xfe", "not a profile"),
         (b'{"schema": "attnctl.profile/1", "key": ' + b"[" * 100_000, "not a profile"),
     ],
 )
