@@ -92,7 +92,7 @@ def _row(backend: Backend) -> Row:
         packages=_each(backend, "package_missing", "flash_version"),
         head_sizes="; ".join(_each(backend, "head_size", "mla_dims", "head_size_512")),
         dtypes="; ".join(_each(backend, "dtype")),
-        kv_cache_dtypes="; ".join(_each(backend, "kv_cache_dtype")),
+        kv_cache_dtypes="; ".join((*_each(backend, "kv_cache_dtype"), *_unwritten(backend))),
         blocks=_blocks(backend),
         features={
             rule.code: rule.wanted or "if its rule is met"
@@ -104,6 +104,11 @@ def _row(backend: Backend) -> Row:
         origin=backend.origin,
         rivals=tuple(rival.name for rival in backend.rivals),
     )
+
+
+def _unwritten(backend: Backend) -> tuple[str, ...]:
+    names = backend.unwritten_caches
+    return (f"the kernel for {' and '.join(names)} is planned",) if names else ()
 
 
 def _platforms(backend: Backend) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> int:
         if find_spec("numpy") is None:
             say(answers, Ready(ok=False, detail=NO_NUMPY))
             return 1
+        # the interpreter is one thread of Python: others of torch would only wait beside it
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _serve(backend, device, answers, twice="twice" in arguments[2:])
     except Exception as error:  # the parent turns it into a sentence

@@ -19,6 +19,7 @@ from attnctl.report import SelectReport, Sweep
 from attnctl.schema import json_schema
 from attnctl.trials import SmokeReport
 from attnctl.tune.report import TuneReport
+from attnctl.warming.values import WarmReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
@@ -38,6 +39,7 @@ TYPES = {
     "smoke": SmokeReport,
     "tape": Tape,
     "tune": TuneReport,
+    "warm": WarmReport,
 }
 
 

@@ -64,7 +64,11 @@ def command(
         typer.Option(metavar="DEVICE", help="cpu, interpret, cuda, cuda:N or xpu."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Every fourth case; of a compilation, each kernel once.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Each phase and each kind of option once; of a compilation, each kernel once.",
+        ),
     ] = False,
     determinism: Annotated[
         bool, typer.Option("--determinism", help="Run each case twice; both must agree to the bit.")
