@@ -19,7 +19,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One backend. Texts are what its rules accept; "" where no rule asks.
 
     features: name -> "yes", "no", or the condition. devices, packages: one text per rule. rivals:
-    installed packages' kernels that may run in place of its own.
+    installed packages' kernels that may run in place of its own. installed, usable: whether its
+    packages are there and whether the device takes it ("yes", "no", "unknown"; "" where no machine
+    was asked); not_usable: the reasons.
     """
 
     name: str
@@ -37,6 +39,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     origin: str
     rivals: tuple[str, ...] = ()
+    installed: str = ""
+    usable: str = ""
+    not_usable: tuple[str, ...] = ()
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """machine: where `installed` and `usable` were asked; "" for nowhere."""
+
     schema: str = SCHEMA
+    machine: str = ""
     rows: tuple[Row, ...]
     orders: tuple[Order, ...]
     broken: tuple[Broken, ...] = ()

@@ -119,10 +119,9 @@ def prepare(request: Request) -> Prepared:
 def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepared:
     from attnctl.compiling.baseline import read_report
     from attnctl.compiling.plan import plan_for
-    from attnctl.compiling.targets import NINE, read_targets
+    from attnctl.compiling.targets import read_targets
 
-    text = request.targets or ""
-    targets = read_targets(NINE if text.strip().lower() == "all" else text)
+    targets = read_targets(request.targets or "")
     earlier = None if request.baseline is None else read_report(request.baseline)
     asked = _cases(request) if request.cases or request.model is not None else None
     if asked is not None:
