@@ -15,10 +15,13 @@ from typing import Literal
 import msgspec
 
 from attnctl.profile.ranking import default_us, out_at, reordered
+from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 REACH = 2.0
 """Octaves: a point stands for workloads within 4x of it on each axis."""
+DECODE_TOKENS = 8
+"""New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 FAR = "no point within 4x of it was timed"
 NOT_TIMED = "the profile has no timings for layers of this shape"
 NOTHING = "no backend is eligible"
@@ -39,6 +42,11 @@ class Pick(msgspec.Struct, frozen=True, gc=False):
     point: Point | None
     because: str
     time_us: float | None = None
+
+
+def phase_of(query: int) -> Literal["decode", "prefill"]:
+    """As what a batch with so many new tokens a sequence is looked up."""
+    return "decode" if query <= DECODE_TOKENS else "prefill"
 
 
 _Row = tuple[float, float, list[float], list[Pick]]
@@ -168,6 +176,8 @@ def _because(chosen: Timing, timed: Sequence[Timing], point: Point, measured: st
     others = [timing for timing in timed if timing is not chosen]
     if others:
         rival = min(others, key=lambda timing: timing.median_us)
-        return f"{chosen.median_us / rival.median_us:.2f}x the time of {rival.backend} {when}"
+        return (
+            f"{times_text(chosen.median_us / rival.median_us)} the time of {rival.backend} {when}"
+        )
     share = chosen.median_us / default_us(chosen)
-    return f"the only one timed, {share:.2f}x the time of its own defaults {when}"
+    return f"the only one timed, {times_text(share)} the time of its own defaults {when}"
