@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.call import launches, shape_of
+from attnctl.kernels.triton.launch import Device, Launch, knobs_for, plan
 from attnctl.kernels.triton.mla_prefill import prefill_launch
 from attnctl.kernels.triton.prefill_call import L2_BYTES, cut_units, paged_launch
+from attnctl.kernels.triton.stand_in import standing_on
+from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 HOPPER = Device("sm_90", 132, 232448)
@@ -104,3 +107,46 @@ def test_heads_run_side_by_side_while_their_keys_fit_the_l2(ratio: int, head_byt
     side = cut.together // ratio * head_bytes
     assert side <= L2_BYTES or cut.together == ratio
     assert cut.together == 64 or 2 * side > L2_BYTES
+
+
+def through_the_call(**changes: object) -> Launch:
+    """What paged attention launches for a prompt of 512 tokens with 32 heads over 8."""
+    params = Paged(**{"scale": 0.5, **changes})
+    keys = tensor(64, 16, 8, 128)
+    query, out = tensor(512, 32, 128), tensor(512, 32, 128)
+    starts, lengths = tensor(3, dtype=torch.int32), tensor(2, dtype=torch.int32)
+    shape = shape_of(query, keys, keys, lengths, 300, 512)
+    tensors = (query, keys, keys, out, tensor(2, 32, dtype=torch.int32), starts, lengths)
+    with standing_on(HOPPER):
+        chosen = plan(shape, HOPPER, knobs_for("sm_90"))
+        (launch,) = launches(tensors, params, shape, chosen)
+    return launch
+
+
+def test_the_call_hands_on_scales_and_whether_a_mask_is_causal() -> None:
+    """The factor goes into a power of two: scale x K's scale x log2(e)."""
+    for causal in (True, False):
+        launch = through_the_call(k_scale=3.0, v_scale=0.25, causal=causal)
+        given = dict(zip(launch.kernel.arg_names, launch.arguments, strict=False))
+        assert launch.kernel.__name__ == "prefill_hopper_kernel"
+        assert given["factor"] == pytest.approx(1.5 * 1.4426950408889634)
+        assert given["v_scale"] == 0.25
+        assert (given["sequences"], given["tiles_a_head"], given["total"]) == (2, 6, 6 * 32)
+        assert (given["TABLE"].shape, given["KEY_STARTS"].shape) == ((2, 32), (2,))
+        assert launch.constants["CAUSAL"] is causal
+
+
+def test_features_that_the_kernel_has_no_code_for_go_to_the_portable_one() -> None:
+    """A window, two-sided or not, chunks, a cap, sinks, slopes and bidirectional ranges."""
+    heads = tensor(32, dtype=torch.float32)
+    for feature in (
+        {"window": 64},
+        {"causal": False, "window": 64, "window_right": 64},
+        {"chunk": 128},
+        {"softcap": 30.0},
+        {"sinks": heads},
+        {"alibi_slopes": heads},
+        {"prefix_ranges": tensor(2, 1, 2, dtype=torch.int32)},
+        {"scale": -0.5},
+    ):
+        assert through_the_call(**feature).kernel.__name__ == "prefill_kernel"
