@@ -55,7 +55,7 @@ class AheadBench:
         return self._bench.time(work, candidates, rounds)
 
     def settings(self, work, backend):
-        key = msgspec.json.encode((work, backend))
+        key = msgspec.json.encode((work, backend, self.most))
         if key not in self._offered:
             found = self._bench.settings(work, backend)
             self._offered[key] = found if isinstance(found, Verdict) else few(found, self.most)

@@ -1,15 +1,15 @@
 """A tuned profile of several models, its regret and the agreement of two tunes, in one go on a GPU.
 
     python benchmarks/regret_gpu.py --model config.json [--model ...] [--tune-only config.json ...]
-        [--backend NAME ...] [--most 48] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
+        [--backend NAME ...] [--most 64] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
         [--repeat 30s] --out FOLDER
 
 First every candidate is compiled and judged, side by side on all processor cores; then each model
 is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points between the grid's
 with every candidate, then the first model's grid is tuned again. --most: settings of a backend that
-are tried at a point, in the tunes and against them. What is not compiled when --ahead ends is left
-out of all. --tune, --regret and --repeat bound each model's tune, all points, and the second tune.
-Everything is written as it comes.
+the tunes may try at a point, the likely ones; they are measured against all that there are. What is
+not compiled when --ahead ends is left out of all. --tune, --regret and --repeat bound each model's
+tune, all points, and the second tune. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def ahead(run):
     for model in arguments.model:
         tasks += run.tasks(model, off_grid(arguments), ("paged",))
     limit = seconds(arguments.ahead, "--ahead")
+    run.bench.most = 0
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / "ahead.jsonl")
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
@@ -97,6 +98,7 @@ def ahead(run):
 
 def tunes(run):
     budget = seconds(run.arguments.tune, "--tune")
+    run.bench.most = run.arguments.most
     for model in (*run.arguments.model, *(run.arguments.tune_only or ())):
         name = f"{Path(model).stem}.json"
         report = tune(run.request(model, run.grid(), name, budget), Quiet(), run.bench)
@@ -108,6 +110,7 @@ def tunes(run):
 def regrets(run):
     end = time.monotonic() + seconds(run.arguments.regret, "--regret")
     rows, judge = [], Judge()
+    run.bench.most = 0
     for task, profile in _between(run):
         table = Table(entry_of(profile, task), [rival.backend for rival in task.rivals])
         row = exhaust(task, run.bench, judge, table, end)
@@ -135,6 +138,7 @@ def repeats(run):
     model = run.arguments.model[0]
     loads = run.grid()[: run.arguments.repeated]
     budget = seconds(run.arguments.repeat, "--repeat")
+    run.bench.most = run.arguments.most
     tune(run.request(model, loads, "again.json", budget), Quiet(), run.bench)
     first = read_profile(run.folder / f"{Path(model).stem}.json")
     again = read_profile(run.folder / "again.json")
@@ -167,7 +171,7 @@ def main():
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
     parser.add_argument("--off", help="a workload file of the points off the grid")
-    parser.add_argument("--most", type=int, default=48)
+    parser.add_argument("--most", type=int, default=64)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--repeated", type=int, default=20, help="points of the second tune")
     for name, default in (

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, Final, Measured, Out, winner
-from attnctl.tune.noise import error_us
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, TIE, Final, Measured, Out, winner
 from attnctl.tune.tasks import Task
 
-BLOCK_TIE = 1.05
-"""Another size of the cache's blocks concerns all who use the cache: it must be worth more than a
-setting of a kernel, and smaller ones go first."""
+DOUBT = 0.04
+"""The logarithm of the gain that is believed however much the points disagree: where the caches of
+a batch come to lie moves all times of a point alike, which its rounds do not show."""
 
 Pair = tuple[Task, Measured]
 
@@ -77,42 +76,38 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
 def _page(backend: str, pairs: list[Pair]) -> int | None:
     """The size of a cache block that is best over all points: one cache serves all of them.
 
-    The default's, which is met first, keeps its place within BLOCK_TIE. None: it has no times.
+    The default's, which is met first, keeps its place unless another is faster beyond the tie, and
+    by more than the points' disagreement lets doubt, or by DOUBT. None: it has no times.
     """
-    means: dict[int, _Mean] = {}
     per_point = [
         _by_page(one for one in found.finals if one.backend == backend) for _, found in pairs
     ]
     timed = [
         (one, task.load.weight) for one, (task, _) in zip(per_point, pairs, strict=True) if one
     ]
-    for page in timed[0][0] if timed else ():
-        if all(page in one for one, _ in timed):
-            means[page] = _mean([(one[page], weight) for one, weight in timed])
-    if not means:
+    pages = [page for page in timed[0][0] if all(page in one for one, _ in timed)] if timed else []
+    if not pages:
         return None
-    best = min(means.values(), key=lambda one: one.log)
 
-    def bound(one: _Mean) -> float:
-        return best.log + max(math.log(BLOCK_TIE), SURE * math.hypot(one.error, best.error))
+    def behind(page: int, other: int) -> tuple[float, float]:
+        logs = [math.log(one[page].median_us / one[other].median_us) for one, _ in timed]
+        return _mean(logs, [weight for _, weight in timed])
 
-    return next(page for page, mean in means.items() if mean.log <= bound(mean))
+    best = min(pages, key=lambda page: behind(page, pages[0])[0])
+
+    def keeps(page: int) -> bool:
+        mean, error = behind(page, best)
+        return mean <= max(math.log(TIE), min(SURE * error, DOUBT))
+
+    return next(page for page in pages if keeps(page))
 
 
-class _Mean(NamedTuple):
-    """The logarithm of a weighted geometric mean of times, and its standard error."""
-
-    log: float
-    error: float
-
-
-def _mean(finals: Sequence[tuple[Final, float]]) -> _Mean:
-    total = sum(weight for _, weight in finals)
-    errors = (weight * error_us(one.iqr_us, one.runs) / one.median_us for one, weight in finals)
-    return _Mean(
-        sum(weight * math.log(one.median_us) for one, weight in finals) / total,
-        math.hypot(*errors) / total,
-    )
+def _mean(logs: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+    """The weighted mean and its standard error, from how much they differ."""
+    total = sum(weights)
+    mean = sum(weight * one for one, weight in zip(logs, weights, strict=True)) / total
+    spread = (weight * (one - mean) for one, weight in zip(logs, weights, strict=True))
+    return mean, math.hypot(*spread) / total
 
 
 def _by_page(finals: Iterable[Final]) -> dict[int, Final]:
