@@ -91,7 +91,7 @@ class LazyGroup(Strict, TyperGroup):
     package = "attnctl.commands"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # a shell that asks what may follow
             to_stderr(ctx.get_help() + "\n")
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, args)
@@ -184,12 +184,17 @@ def _root(
     ctx.obj.debug = debug or ctx.obj.debug
 
 
-def run(args: Sequence[str] | None = None, output: Output | None = None) -> int:
-    """Runs one command line and gives its exit code; every error becomes a message here."""
+def run(
+    args: Sequence[str] | None = None, output: Output | None = None, app: Any | None = None
+) -> int:
+    """Runs one command line and gives its exit code; every error becomes a message here.
+
+    app: what build() gave, where many lines are run.
+    """
     session = Session(os.environ.get("ATTNCTL_DEBUG", "") not in ("", "0"))
     try:
         session.output = output or Output()
-        code = build().main(
+        code = (app or build()).main(
             args=None if args is None else list(args),
             prog_name="attnctl",
             obj=session,

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from importlib.util import find_spec
 from threading import Thread
 from typing import IO
 
@@ -18,6 +19,7 @@ import msgspec
 from attnctl.trials import Ready, Status, Trial
 
 PARENT_CHECK_S = 0.5
+NO_NUMPY = "Triton's interpreter computes with NumPy, which is not installed: pip install numpy"
 
 
 def main(arguments: list[str]) -> int:
@@ -32,6 +34,11 @@ def main(arguments: list[str]) -> int:
     backend, device = arguments[:2]
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
+        if find_spec("numpy") is None:
+            say(answers, Ready(ok=False, detail=NO_NUMPY))
+            return 1
+        # the interpreter is one thread of Python: others of torch would only wait beside it
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _serve(backend, device, answers, twice="twice" in arguments[2:])
     except Exception as error:  # the parent turns it into a sentence

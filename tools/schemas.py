@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnctl.codes import Meanings
+from attnctl.libraries import Libraries
 from attnctl.machine import Machine
 from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
@@ -21,6 +23,8 @@ from attnctl.warming.values import WarmReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
+    "codes": Meanings,
+    "libraries": Libraries,
     "machine": Machine,
     "matrix": Matrix,
     "model": ModelSpec,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import backends, machines
+
 if TYPE_CHECKING:
     from attnctl.machine import Machine
     from attnctl.profile.shelf import Shelf
@@ -41,7 +43,10 @@ def command(
     machine: Annotated[
         list[str] | None,
         typer.Option(
-            "--machine", metavar="NAME|FILE|all", help="Another machine than this one. Repeatable."
+            "--machine",
+            metavar="NAME|FILE|all",
+            autocompletion=machines,
+            help="Another machine than this one. Repeatable.",
         ),
     ] = None,
     assume_installed: Annotated[
@@ -79,7 +84,12 @@ def command(
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option("--backend", metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
+        typer.Option(
+            "--backend",
+            metavar="[KIND=]NAME",
+            autocompletion=backends,
+            help="Demand a backend. Repeatable.",
+        ),
     ] = None,
     allow_fallback: Annotated[
         bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
@@ -110,7 +120,12 @@ def command(
     ] = 0,
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="NAME", help="Show every finding of one backend."),
+        typer.Option(
+            "--explain",
+            metavar="NAME",
+            autocompletion=backends,
+            help="Show every finding of one backend.",
+        ),
     ] = None,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Which single change would give another pick.")

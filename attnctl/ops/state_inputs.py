@@ -148,7 +148,7 @@ def _inputs(case: Case, tokens: int, live: int, draw: Draw) -> Any:
 
 def _strided(value: Tensor) -> Tensor:
     """The same numbers as a view of rows that are wider than the tensor's."""
-    wide = torch.full((value.shape[0], value[0:1].numel() + 8), torch.nan, dtype=value.dtype)
+    wide = torch.full((value.shape[0], value.shape[1:].numel() + 8), torch.nan, dtype=value.dtype)
     view = wide[:, 8:].unflatten(1, value.shape[1:])
     return view.copy_(value)
 

@@ -19,6 +19,8 @@ from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 REACH = 2.0
 """Octaves: a point stands for workloads within 4x of it on each axis."""
+DECODE_TOKENS = 8
+"""New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 FAR = "no point within 4x of it was timed"
 NOT_TIMED = "the profile has no timings for layers of this shape"
 NOTHING = "no backend is eligible"
@@ -41,6 +43,11 @@ class Pick(msgspec.Struct, frozen=True, gc=False):
     point: Point | None
     because: str
     time_us: float | None = None
+
+
+def phase_of(query: int) -> Literal["decode", "prefill"]:
+    """As what a batch with so many new tokens a sequence is looked up."""
+    return "decode" if query <= DECODE_TOKENS else "prefill"
 
 
 _Row = tuple[float, float, list[float], list[Pick]]

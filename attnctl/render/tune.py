@@ -72,7 +72,7 @@ def tune_view(report: TuneReport) -> View:
                 ("point", "fastest", "setting", "us", "vs bundled", "tried", "pruned", "failed"),
                 tuple(_row(row) for row in one.rows),
                 indent=2,
-                spare=6,
+                spare=(6,),
             )
         )
     shown = report.failures[:MOST_FAILURES]

@@ -84,6 +84,8 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     versions = _versions(request.machine, site)
     if request.output is None:
         refuse_damaged(key, versions, request.environ)
+    else:
+        refuse_foreign(request.output, key, versions)
     names = {rival.backend for task in plan.tasks for rival in task.rivals}
     kernels = kernel_hashes(request.registry, names)
     header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)

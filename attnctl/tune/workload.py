@@ -9,6 +9,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.nearest import did_you_mean
 
 LIMIT = 1 << 24
@@ -79,14 +80,15 @@ def read_workload(word: str) -> tuple[Load, ...]:
     if not word.endswith(".json") and "/" not in word:
         hint = did_you_mean(word, WORKLOADS) or f" Known are {', '.join(WORKLOADS)}."
         raise InputError(f"--workload {word}: no such workload, nor a .json file.{hint}")
-    data = read_bytes(word, "workload")
+    data = unmarked(read_bytes(word, "workload"), word)
     try:
         points = msgspec.json.decode(data, type=list[Load])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{word}: not a workload: {error}; it is a JSON list of points as "
             '{"phase": "decode", "batch": 8, "context": 4096, "query": 1, "weight": 1}'
         ) from error
+    refuse_repeated(data, word)
     if not points:
         raise InputError(f"{word}: it lists no points, so there is nothing to time")
     for index, point in enumerate(points):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
@@ -19,6 +20,7 @@ from tests.commands.running import LLAMA, ROOT, run
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = runpy.run_path(str(ROOT / "tools" / "blocks.py"))
 SCHEMAS = runpy.run_path(str(ROOT / "tools" / "schemas.py"))["documents"]()
+PICTURES = runpy.run_path(str(ROOT / "tools" / "screens.py"))["pictures"]()
 RUN_BY_CI = {"install-tool", "install-tests"}
 
 
@@ -93,6 +95,25 @@ def test_the_support_table_is_current() -> None:
     assert (ROOT / "docs" / "support.md").read_text("utf-8") == run("list", "--markdown").out
 
 
+def test_the_page_of_codes_is_current() -> None:
+    """docs/codes.md is what `attnctl explain --markdown` prints; `make docs` renews it."""
+    assert (ROOT / "docs" / "codes.md").read_text("utf-8") == run("explain", "--markdown").out
+
+
+@pytest.mark.parametrize("name", ["screen-light.svg", "screen-dark.svg"])
+def test_the_picture_of_the_readme_is_current(name: str) -> None:
+    """It is the program's own screen, and well-formed; `make docs` renews it."""
+    drawn = PICTURES[name]
+    assert (ROOT / "docs" / name).read_text("utf-8") == drawn
+    words = [element.text or "" for element in ElementTree.fromstring(drawn)]
+    command = words[words.index("model") - 1]
+    assert command.startswith("$ attnctl select ")
+    pick = run(*command.split()[2:], "--json").json["groups"][0]["pick"]
+    assert pick in words
+    assert words[-1].endswith(f": {pick}")
+    assert f"docs/{name}" in (ROOT / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schemas_are_current(name: str) -> None:
     """docs/schema holds the schemas of the types as they are; `make docs` renews them."""
@@ -108,6 +129,8 @@ def test_the_schemas_are_current(name: str) -> None:
         ("select", ("select", "--model", LLAMA, "--machine", "t4", "--json")),
         ("select-sweep", ("select", "--model", LLAMA, "--machine", "all", "--json")),
         ("matrix", ("list", "--json")),
+        ("codes", ("explain", "--json")),
+        ("libraries", ("probe", "--libs", "--json")),
     ],
 )
 def test_documents_fit_their_schema(name: str, words: tuple[str, ...]) -> None:

@@ -234,7 +234,7 @@ def test_a_timed_pick_says_what_it_beat_by_time_and_what_it_only_passed() -> Non
     pick = select(LAYER, machine(), three, profile=sparse({"B1": 9.0, "B2": 3.0})).pick
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
-    assert pick.why.startswith("B2 over B1: 0.33x its time")
+    assert pick.why.startswith("B2 over B1: 0.33x the time of B1")
     evidence = {one.name: (one.evidence, one.because) for one in pick.beat}
     assert evidence["B15"] == (
         "default",
@@ -273,7 +273,7 @@ def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
     assert pick.why == (
-        "B2 over B1: 0.66x its time over 2 points (0.59x at decode B=8, S=1k, "
+        "B2 over B1: 0.66x the time of B1 over 2 points (0.59x at decode B=8, S=1k, "
         "0.73x at decode B=1, S=1k), measured 2026-08-01"
     )
 
@@ -323,7 +323,8 @@ def test_a_newer_minor_version_is_read_for_what_is_known() -> None:
             b'{"schema": "attnctl.profile/1", "name": "x", "key": {"vendor": 3, "arch": "b"}}',
             "$.key",
         ),
-        (b"\xff\xfe", "not a profile"),
+        (b"\xff\xfe", "this is UTF-16 text"),
+        (b"{\xff\xfe", "not a profile"),
         (b'{"schema": "attnctl.profile/1", "key": ' + b"[" * 100_000, "not a profile"),
     ],
 )
