@@ -90,7 +90,7 @@ def ahead(run):
     for model in arguments.model:
         tasks += run.tasks(model, off_grid(arguments), ("paged",))
     limit = seconds(arguments.ahead, "--ahead")
-    run.bench.most = 0
+    run.bench.most = run.arguments.all
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / "ahead.jsonl")
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
@@ -110,7 +110,7 @@ def tunes(run):
 def regrets(run):
     end = time.monotonic() + seconds(run.arguments.regret, "--regret")
     rows, judge = [], Judge()
-    run.bench.most = 0
+    run.bench.most = run.arguments.all
     for task, profile in _between(run):
         table = Table(entry_of(profile, task), [rival.backend for rival in task.rivals])
         row = exhaust(task, run.bench, judge, table, end)
@@ -172,6 +172,7 @@ def main():
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
     parser.add_argument("--off", help="a workload file of the points off the grid")
     parser.add_argument("--most", type=int, default=64)
+    parser.add_argument("--all", type=int, default=0, help="as --most, for what they meet; 0: all")
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--repeated", type=int, default=20, help="points of the second tune")
     for name, default in (
