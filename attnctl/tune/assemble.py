@@ -13,8 +13,11 @@ from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, TIE, Final, Measure
 from attnctl.tune.tasks import Task
 
 DOUBT = 0.04
-"""The logarithm of the gain that is believed however much the points disagree: where the caches of
-a batch come to lie moves all times of a point alike, which its rounds do not show."""
+"""The logarithm of the gain of another block size that is believed however much points disagree."""
+
+HOST_TIE = 1.05
+"""On a processor: where a batch's cache comes to lie moves all times of a point alike, which its
+rounds do not show, by a few per cent."""
 
 Pair = tuple[Task, Measured]
 
@@ -37,7 +40,8 @@ def assemble(
         found = measured.get(task.key)
         if found is not None:
             by_shape.setdefault(task.shape_key, []).append((task, found))
-    entries = [_entry(pairs, kernels) for pairs in by_shape.values()]
+    tie = TIE if site.shared_memory_bytes else HOST_TIE
+    entries = [_entry(pairs, kernels, tie) for pairs in by_shape.values()]
     return Profile(
         name=name,
         key=key,
@@ -61,9 +65,9 @@ def _conditions(site: Site) -> dict[str, int | float | str | bool]:
     }
 
 
-def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
+def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     backends = [rival.backend for rival in pairs[0][0].rivals]
-    pages = {backend: _page(backend, pairs) for backend in backends}
+    pages = {backend: _page(backend, pairs, tie) for backend in backends}
     points = (_point(task, found, pages) for task, found in pairs)
     return Entry(
         shape=pairs[0][0].shape,
@@ -73,7 +77,7 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
     )
 
 
-def _page(backend: str, pairs: list[Pair]) -> int | None:
+def _page(backend: str, pairs: list[Pair], tie: float) -> int | None:
     """The size of a cache block that is best over all points: one cache serves all of them.
 
     The default's, which is met first, keeps its place unless another is faster beyond the tie, and
@@ -97,7 +101,7 @@ def _page(backend: str, pairs: list[Pair]) -> int | None:
 
     def keeps(page: int) -> bool:
         mean, error = behind(page, best)
-        return mean <= max(math.log(TIE), min(SURE * error, DOUBT))
+        return mean <= max(math.log(tie), min(SURE * error, DOUBT))
 
     return next(page for page in pages if keeps(page))
 
