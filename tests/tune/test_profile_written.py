@@ -142,7 +142,7 @@ class Graphic(FakeBench):
 def test_another_block_must_be_worth_more_on_a_processor(
     tmp_path: Path, bench: type[FakeBench], wanted: int | None
 ) -> None:
-    """Four per cent at every point is a reason on a GPU; on a processor memory's place does that."""
+    """Four per cent at every point: a reason on a GPU, and what noise does on a processor."""
 
     def cost(work: Work, one: Candidate) -> float:
         return 96.0 if one.page == 64 else 100.0
