@@ -39,7 +39,7 @@ SMOKE = ("smoke", "--backend", "CPU_ATTN")
         (("probe", "--record", ""), "The value of --record is empty"),
         (("probe", "--replay", ""), "The value of --replay is empty"),
         ((*SMOKE, "--junit", ""), "The value of --junit is empty"),
-        (("list", ""), "The value of [BACKEND] is empty"),
+        (("list", ""), "The value of BACKEND is empty"),
         (("explain", ""), "The value of CODE|BACKEND is empty"),
         # numbers that are no limit
         ((*SMOKE, "--timeout", "inf"), "--timeout inf: must be more than 0 and at most 86400"),
@@ -65,7 +65,7 @@ SMOKE = ("smoke", "--backend", "CPU_ATTN")
         (("select", *ON, "--explain", "NO_SUCH"), "--explain NO_SUCH: no backend of that name"),
         ((*PROBE, "--record", "x"), "--machine asks nothing: leave out --record and --replay"),
         (("selct",), "No such command 'selct'. Did you mean select? See: attnctl --help"),
-        (("explain",), "Missing argument 'CODE|BACKEND'. See: attnctl explain --help"),
+        (("profile", "export"), "Missing argument 'FILE'. See: attnctl profile export --help"),
     ],
 )
 def test_each_fault_is_one_line_and_exits_2(words: tuple[str, ...], sentence: str) -> None:
