@@ -6,10 +6,10 @@
 
 First every candidate is compiled and judged, side by side on all processor cores; then each model
 is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points between the grid's
-with every candidate, then the first model's grid is tuned again. --most: settings of a backend that
-the tunes may try at a point, the likely ones; they are measured against all that there are. What is
-not compiled when --ahead ends is left out of all. --tune, --regret and --repeat bound each model's
-tune, all points, and the second tune. Everything is written as it comes.
+with every candidate, then points of the first model's grid are tuned twice. --most: settings of a
+backend that the tunes may try at a point, the likely ones; they are measured against all that there
+are. What is not compiled when --ahead ends is left out of all. --tune bounds the tune of each layer
+shape, --regret all points off the grid, --repeat the two tunes. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def tunes(run):
     run.bench.most = run.arguments.most
     for model in (*run.arguments.model, *(run.arguments.tune_only or ())):
         name = f"{Path(model).stem}.json"
-        report = tune(run.request(model, run.grid(), name, budget), Quiet(), run.bench)
+        shapes = len({task.shape_key for task in run.tasks(model, run.grid())})
+        asked = run.request(model, run.grid(), name, budget * shapes)
+        report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
         for failure in report.failures:
             print(f"   {failure[:300]}", flush=True)
@@ -135,19 +137,20 @@ def _between(run):
 
 
 def repeats(run):
-    model = run.arguments.model[0]
-    loads = run.grid()[: run.arguments.repeated]
-    budget = seconds(run.arguments.repeat, "--repeat")
+    """Two tunes of points of the first model's grid: where their picks differ, how far apart."""
+    model, loads = run.arguments.model[0], run.grid()
+    step = max(1, len(loads) // run.arguments.repeated)
+    loads = loads[::step][: run.arguments.repeated]
+    budget = seconds(run.arguments.repeat, "--repeat") / 2
     run.bench.most = run.arguments.most
-    tune(run.request(model, loads, "again.json", budget), Quiet(), run.bench)
-    first = read_profile(run.folder / f"{Path(model).stem}.json")
-    again = read_profile(run.folder / "again.json")
+    profiles = []
+    for name in ("first.json", "second.json"):
+        tune(run.request(model, loads, name, budget), Quiet(), run.bench)
+        profiles.append(read_profile(run.folder / name))
     rows = []
     for task in run.tasks(model, loads, ("paged",)):
         order = [rival.backend for rival in task.rivals]
-        one, other = (
-            pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (first, again)
-        )
+        one, other = (pick_of(task, Table(entry_of(p, task), order))[1] for p in profiles)
         row = {"shape": str(task.shape), "point": str(task.load), "ratio": 1.0}
         row |= {"first": one.key, "second": other.key}
         if one.key != other.key:
@@ -174,7 +177,7 @@ def main():
     parser.add_argument("--most", type=int, default=64)
     parser.add_argument("--all", type=int, default=0, help="as --most, for what they meet; 0: all")
     parser.add_argument("--jobs", type=int, default=0)
-    parser.add_argument("--repeated", type=int, default=20, help="points of the second tune")
+    parser.add_argument("--repeated", type=int, default=20, help="points that are tuned twice")
     for name, default in (
         ("ahead", "120s"),
         ("tune", "60s"),

@@ -50,10 +50,13 @@ def prefill(*points: tuple[int, int, int]) -> tuple[Load, ...]:
 
 
 # contexts in steps of four, so that any point inside is within twofold of one that was timed;
-# batches in steps of two, for on them depends how a launch fills the device
+# batches as engines pad them, for on them depends how well a launch fills the device
+BATCHES = (1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+
 WORKLOADS: dict[str, tuple[Load, ...]] = {
     "chat": (
-        *decode((1, 2, 4, 8, 16, 32, 64, 128, 256), (256, 1024, 4096, 8192)),
+        *decode(BATCHES, (256, 1024, 4096)),
+        *decode((1, 4, 16, 64, 256), (8192,)),
         *prefill((1, 128, 128), (1, 512, 512), (1, 2048, 2048), (1, 4096, 4096)),
         *prefill((4, 512, 512), (4, 2048, 2048), (16, 512, 512)),
         *prefill((1, 2048, 512), (1, 8192, 512), (4, 4096, 512), (16, 2048, 512)),
