@@ -9,7 +9,8 @@ is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points b
 with every candidate, then points of the first model's grid are tuned twice. --most: settings of a
 backend that the tunes may try at a point, the likely ones; they are measured against all that there
 are. What is not compiled when --ahead ends is left out of all. --tune bounds the tune of each layer
-shape, --regret all points off the grid, --repeat the two tunes. Everything is written as it comes.
+shape, --regret all points off the grid, --repeat the two tunes. The models of --tune-only are tuned
+at the end. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -97,9 +98,18 @@ def ahead(run):
 
 
 def tunes(run):
+    _tuned(run, run.arguments.model)
+
+
+def others(run):
+    """The models of --tune-only, last of all: what matters less when the time is short."""
+    _tuned(run, run.arguments.tune_only or ())
+
+
+def _tuned(run, models):
     budget = seconds(run.arguments.tune, "--tune")
     run.bench.most = run.arguments.most
-    for model in (*run.arguments.model, *(run.arguments.tune_only or ())):
+    for model in models:
         name = f"{Path(model).stem}.json"
         shapes = len({task.shape_key for task in run.tasks(model, run.grid())})
         asked = run.request(model, run.grid(), name, budget * shapes)
@@ -163,7 +173,13 @@ def repeats(run):
     print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
 
 
-STAGES = {"ahead": ahead, "tune": tunes, "regret": regrets, "repeat": repeats}
+STAGES = {
+    "ahead": ahead,
+    "tune": tunes,
+    "regret": regrets,
+    "repeat": repeats,
+    "others": others,
+}
 
 
 def main():
