@@ -67,13 +67,16 @@ class AheadBench:
             if found is not None:
                 yield one, found
 
+    def remember(self, path):
+        """Takes the verdicts that an earlier run has kept, if the file is there."""
+        self.verdicts |= _read(path)
+
     def judge(self, tasks, limit_s, jobs, path):
         """Judges what these tasks may run: how many in time, and how many not.
 
         The likely settings of all of them first, of those prefill, whose kernels take the longest.
-        path: a file of verdicts, of another run too, which is added to as they come.
+        path: a file of verdicts, which is added to as they come.
         """
-        self.verdicts |= _read(path)
         asked = {}
         for task in tasks:
             for turn, one in _turns(candidates_of(task, self)):

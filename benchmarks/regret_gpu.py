@@ -39,6 +39,9 @@ from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
 
+AHEAD = "ahead.jsonl"
+
+
 class Run:
     """What the stages share."""
 
@@ -92,7 +95,7 @@ def ahead(run):
         tasks += run.tasks(model, off_grid(arguments), ("paged",))
     limit = seconds(arguments.ahead, "--ahead")
     run.bench.most = run.arguments.all
-    done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / "ahead.jsonl")
+    done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
 
@@ -213,6 +216,7 @@ def main():
     with WorkerBench(place, 1, 60.0) as bench:
         run.bench = AheadBench(bench, place, arguments.most)
         run.say(f"{msgspec.json.encode(run.bench.site()).decode()}; {arguments.jobs} jobs")
+        run.bench.remember(run.folder / AHEAD)
         for stage in arguments.stages.split(","):
             STAGES[stage](run)
             run.say(f"{stage} is done")
