@@ -38,7 +38,6 @@ from attnctl.tune.session import Request, _jobs, _place, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
-
 AHEAD = "ahead.jsonl"
 
 
