@@ -210,11 +210,11 @@ def _mamba2(case: Case, tokens: int, draw: Draw) -> Mamba2:
 
 
 def _short_conv(case: Case, tokens: int, draw: Draw) -> ShortConv:
-    channels = case.count("channels")
+    channels, dtype = case.count("channels"), getattr(torch, str(case["weights"]))
     return ShortConv(
         x=draw(tokens, channels),
-        weight=draw(channels, case.count("width")),
-        bias=draw(channels) if case["bias"] else None,
+        weight=draw(channels, case.count("width")).to(dtype),
+        bias=draw(channels).to(dtype) if case["bias"] else None,
         activation="silu" if case["silu"] else None,
     )
 

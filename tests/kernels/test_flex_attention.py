@@ -17,7 +17,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import attend, batch_of, unfused
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
-from attnctl.kernels.flex.pages import in_place_possible, packed
+from attnctl.kernels.flex.pages import in_place_possible, keys_and_values, packed
 from attnctl.kernels.flex.tiles import fitted, options
 from attnctl.ops.case import Case
 from attnctl.ops.paged import paged_attention, visible
@@ -249,6 +249,23 @@ def _pages_seen(batch: Batch, found: Any, item: int, table: Tensor) -> tuple[lis
 def _between(rows: Tensor, start: int) -> bool:
     """Pages between what two rows see are visited too: the pages of an item are one run."""
     return bool(rows[:, :start].any()) and bool(rows[:, start:].any())
+
+
+def test_a_single_head_lies_at_one_stride_whatever_the_layout() -> None:
+    """A kernel is compiled for each, and the two layouts of one head are the same memory."""
+    batch = build(case(heads=4, kv_heads=1, dtype="float32"))
+    cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+    pages, page, _, width = cache.shape
+    apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+    assert apart.stride() != cache.stride()
+    tokens = batch.query.shape[0]
+    seen = []
+    for one in (cache, apart):
+        cut = batch_of(one, metadata, batch.params, tokens, torch.float32, place="cache")
+        key, value = keys_and_values(one, batch.query.shape[2], cut.pages, torch.float32)
+        seen.append((key.stride(), value.stride()))
+        assert value.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+    assert seen[0] == seen[1]
 
 
 # torch's compiler calls what torch has deprecated

@@ -122,8 +122,14 @@ class FlexAttention(PackedCache):
             return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
         # two lengths that happen to be equal must not be taken for one, a program may hold models
-        # of many shapes, and the Triton template does not compile where the page size is a symbol
-        settings = {"recompile_limit": 1024, "specialize_int": True, "specialize_float": True}
+        # of many shapes, and the Triton template does not compile where the page size is a symbol,
+        # nor where a stride is one, as those become that differ from the program's before
+        settings = {
+            "recompile_limit": 1024,
+            "specialize_int": True,
+            "specialize_float": True,
+            "automatic_dynamic_shapes": False,
+        }
         with fx_config.patch(use_duck_shape=False), dynamo_config.patch(settings):
             try:
                 found = self._run(query, key, value, *rest)
