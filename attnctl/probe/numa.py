@@ -20,9 +20,7 @@ def numa_findings(host: Host, nodes: int | None) -> tuple[Finding, ...]:
     except HostError as error:
         if error.kind == "denied":
             wanted = f"memory may be bound to the {nodes} NUMA nodes"
-            found = (
-                f"get_mempolicy: {error.detail}; engines that bind their memory fail or run slower"
-            )
+            found = f"get_mempolicy: {error.detail}; what binds its memory fails or is slower"
             fix = "docker run --cap-add SYS_NICE"
             return (unmet(CODE, wanted, found, "get_mempolicy", fix),)
     return ()

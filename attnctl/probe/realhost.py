@@ -145,7 +145,7 @@ class RealHost:
         return int(answer) & PR_SVE_VL_LEN_MASK
 
     def _numa_policy(self) -> bool:
-        """Whether the kernel tells this process its memory policy; denied where a filter forbids."""
+        """True where the kernel tells this process its memory policy; a filter denies it."""
         import ctypes
 
         number = GET_MEMPOLICY.get(os.uname().machine)
