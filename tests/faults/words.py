@@ -52,9 +52,7 @@ WORDS: tuple[Row, ...] = (
     refused(f"{ON} --cache-memory 1e30", "more than any device has (1024TiB); is the unit right?"),
     refused(f"{ON} --cache-memory much", "--cache-memory 'much': not a size; give one, as 40GiB"),
     refused(f"{ON} --sweep head_size=8..64,batch=4", "batch has no say along head_size, where the"),
-    refused(
-        f"{ON} --sweep query=1..99,phase=decode", "at most 8 new tokens, found 99: say phase=pre"
-    ),
+    refused(f"{ON} --sweep query=1..99,phase=decode", "at most 8 new tokens, found 99: say phase=pre"),
     refused(f"{ON} --sweep query=1..99,context=9", "99 new tokens are more than the context of 9"),
     # two answers in one place, or one file for two things
     refused(f"{PROBE} --save - --json", "--save and --json would both fill standard output"),
@@ -87,18 +85,12 @@ WORDS: tuple[Row, ...] = (
     refused(f"{ON} --backend full=", "--backend: no backend of that name"),
     refused(f"{ON} --backend NO_SUCH", "--backend NO_SUCH: no backend of that name"),
     refused(f"{ON} --explain NO_SUCH", "--explain NO_SUCH: no backend of that name"),
-    refused(
-        f"select --model {LLAMA} --machine h2000", "h2000: no machine or file of that name: did"
-    ),
+    refused(f"select --model {LLAMA} --machine h2000", "h2000: no machine or file of that name: did"),
     refused(f"{PROBE} --record x", "--machine asks nothing: leave out --record and --replay"),
     refused("selct", "No such command 'selct'. Did you mean select? See: attnctl --help"),
     refused("explain", "Missing argument 'CODE|BACKEND'. See: attnctl explain --help"),
-    refused(
-        f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"
-    ),
-    refused(
-        "smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"
-    ),
+    refused(f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"),
+    refused("smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"),
     refused(f"{TUNE} --budget soon", "--budget soon: not a time"),
     refused(f"{TUNE} --jobs 99999", "--jobs 99999: must be from 1 to 64"),
     refused(f"tune --model {LLAMA} -o {{here}}/no/such.json", "its folder does not exist"),
