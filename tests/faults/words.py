@@ -32,7 +32,7 @@ WORDS: tuple[Row, ...] = (
     refused("probe --record ''", "The value of --record is empty"),
     refused("probe --replay ''", "The value of --replay is empty"),
     refused(f"{SMOKE} --junit ''", "The value of --junit is empty"),
-    refused("list ''", "The value of [BACKEND] is empty"),
+    refused("list ''", "The value of BACKEND is empty"),
     refused("explain ''", "The value of CODE|BACKEND is empty"),
     # numbers that are no limit, no count and no size
     refused(f"{SMOKE} --timeout inf", "--timeout inf: must be more than 0 and at most 86400"),
@@ -88,7 +88,7 @@ WORDS: tuple[Row, ...] = (
     refused(f"select --model {LLAMA} --machine h2000", "h2000: no machine or file of that name: did"),
     refused(f"{PROBE} --record x", "--machine asks nothing: leave out --record and --replay"),
     refused("selct", "No such command 'selct'. Did you mean select? See: attnctl --help"),
-    refused("explain", "Missing argument 'CODE|BACKEND'. See: attnctl explain --help"),
+    refused("profile export", "Missing argument 'FILE'. See: attnctl profile export --help"),
     refused(f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"),
     refused("smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"),
     refused(f"{TUNE} --budget soon", "--budget soon: not a time"),
