@@ -111,21 +111,26 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
     except OSError as error:
         raise InputError(f"{path} cannot be written: {reason(error)}") from error
     journal = Journal(path, file)
-    held = False
     try:
         _lock(file, path)
-        held = True
         if there:
             _read(journal, file, header)
         else:
-            journal._append(header, sync=True)
+            _begin(journal, header)
     except BaseException:
         _close(file)
-        if held and not there:  # one's own, and nothing in it that could be gone on with
-            with contextlib.suppress(OSError):
-                os.unlink(path)  # noqa: PTH108
         raise
     return journal
+
+
+def _begin(journal: Journal, header: Header) -> None:
+    """Writes the first line; where the disk takes none, there is no journal."""
+    try:
+        journal._append(header, sync=True)
+    except InputError:
+        with contextlib.suppress(OSError):
+            os.unlink(journal.path)  # noqa: PTH108
+        raise
 
 
 def _close(file: IO[bytes]) -> None:

@@ -109,7 +109,7 @@ WORDS: tuple[Row, ...] = (
     ),
     refused(f"{SMOKE} --op pagd", "--op pagd: no such operation. Did you mean paged?"),
     refused(f"{SMOKE} --device gpu", "--device gpu: no such device; it is one of cpu, interpret"),
-    refused(f"{SMOKE} --case 'paged()' -m {LLAMA}", "--case and --model name different cases"),
+    refused(f"{SMOKE} --case 'paged()' --model {LLAMA}", "--case and --model name different cases"),
     refused(f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 a"),
     refused(f"{SMOKE} --case 'paged(page=0)'", "page must be a whole number from 1"),
     refused(f"{SMOKE} --case 'paged(page=8,page=16)'", "page is given twice"),
