@@ -103,6 +103,30 @@ def test_another_devices_profile_is_refused_before_anything_is_timed(tmp_path: P
     assert bench.timed == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"points"', '"pints"', "adding to the file would lose it: correct it, or drop it with: "),
+        ("2.11.0", "2.10.0", "times of two compilers do not mix; keep two files"),
+    ],
+    ids=["an entry that does not read", "another torch"],
+)
+def test_a_profile_that_cannot_take_the_times_is_refused_before_any_is_measured(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """And it stays as it was."""
+    output = tmp_path / "p.json"
+    tune(request(output), Silent(), FakeBench())
+    text = output.read_text()
+    assert old in text
+    output.write_text(text.replace(old, new, 1))
+    bench = FakeBench()
+    with pytest.raises(InputError, match=said):
+        tune(request(output), Silent(), bench)
+    assert bench.timed == []
+    assert output.read_text() == text.replace(old, new, 1)
+
+
 def test_a_file_that_is_no_profile_is_not_overwritten(tmp_path: Path) -> None:
     """A config.json named by mistake stays as it is."""
     output = tmp_path / "config.json"
