@@ -47,7 +47,14 @@ KINDS = (
         ": not a profile: ",
         "recursion",
     ),
-    Kind("workload", WORKLOAD, f"{TUNE} --workload {{here}}/x.json", ": not a workload: ", "recursion", ""),
+    Kind(
+        "workload",
+        WORKLOAD,
+        f"{TUNE} --workload {{here}}/x.json",
+        ": not a workload: ",
+        "recursion",
+        "",
+    ),
     Kind(
         "earlier report",
         "",
@@ -113,7 +120,9 @@ DOCUMENTS: tuple[Row, ...] = (
     of_kind(
         0, "a config with a text for a count", "32,", '"32",', 'is "32"; a whole number is exp'
     ),
-    of_kind(0, "a config with layers by the billion", "32,", "2147483648,", "a whole number from 0 to"),
+    of_kind(
+        0, "a config with layers by the billion", "32,", "2147483648,", "a whole number from 0 to"
+    ),
     of_kind(
         0,
         "a config that names a key twice",

@@ -40,18 +40,18 @@ class Place:
         self.redirected = ""
         self.stdin = b""
 
-    def command(self, line: str) -> list[str]:
+    def command(self, line: str, module: str = "attnctl") -> list[str]:
         """The program with these words; {here} is the folder, {root} the checkout."""
         words = shlex.split(line.format(here=self.folder, root=ROOT))
         shell = f'{self.prefix} exec "$@" {self.redirected}'
-        return ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "attnctl", *words]
+        return ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", module, *words]
 
-    def start(self, line: str) -> subprocess.Popen[bytes]:
+    def start(self, line: str, module: str = "attnctl") -> subprocess.Popen[bytes]:
         """The program, which an interrupt can end: a job in the background would ignore it."""
         kept = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return subprocess.Popen(
-                self.command(line),
+                self.command(line, module),
                 cwd=self.folder,
                 env=self.environ,
                 stdin=subprocess.PIPE,

@@ -8,12 +8,15 @@ import pytest
 
 from tests.faults.documents import DOCUMENTS
 from tests.faults.endings import ENDINGS
+from tests.faults.every_key import EVERY_KEY
+from tests.faults.homes import HOMES
+from tests.faults.machines import MACHINES
 from tests.faults.row import Place, Row
-from tests.faults.surroundings import SURROUNDINGS
+from tests.faults.streams import STREAMS
 from tests.faults.words import WORDS
 
 # fault -> sentence -> exit code, for whatever can go wrong from outside
-TABLE = (*DOCUMENTS, *WORDS, *SURROUNDINGS, *ENDINGS)
+TABLE = (*DOCUMENTS, *EVERY_KEY, *WORDS, *STREAMS, *HOMES, *MACHINES, *ENDINGS)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.fault)

@@ -9,6 +9,7 @@ LLAMA = "{root}/examples/llama-3.1-8b.json"
 ON = f"select --model {LLAMA} --machine h200"
 PROBE = "probe --machine h200"
 SMOKE = "smoke --backend CPU_ATTN"
+COMPILE = "smoke --compile-for sm_90"
 TUNE = f"tune --model {LLAMA} -o {{here}}/new.json"
 
 
@@ -52,7 +53,9 @@ WORDS: tuple[Row, ...] = (
     refused(f"{ON} --cache-memory 1e30", "more than any device has (1024TiB); is the unit right?"),
     refused(f"{ON} --cache-memory much", "--cache-memory 'much': not a size; give one, as 40GiB"),
     refused(f"{ON} --sweep head_size=8..64,batch=4", "batch has no say along head_size, where the"),
-    refused(f"{ON} --sweep query=1..99,phase=decode", "at most 8 new tokens, found 99: say phase=pre"),
+    refused(
+        f"{ON} --sweep query=1..99,phase=decode", "at most 8 new tokens, found 99: say phase=pre"
+    ),
     refused(f"{ON} --sweep query=1..99,context=9", "99 new tokens are more than the context of 9"),
     # two answers in one place, or one file for two things
     refused(f"{PROBE} --save - --json", "--save and --json would both fill standard output"),
@@ -85,16 +88,58 @@ WORDS: tuple[Row, ...] = (
     refused(f"{ON} --backend full=", "--backend: no backend of that name"),
     refused(f"{ON} --backend NO_SUCH", "--backend NO_SUCH: no backend of that name"),
     refused(f"{ON} --explain NO_SUCH", "--explain NO_SUCH: no backend of that name"),
-    refused(f"select --model {LLAMA} --machine h2000", "h2000: no machine or file of that name: did"),
+    refused(
+        f"select --model {LLAMA} --machine h2000", "h2000: no machine or file of that name: did"
+    ),
     refused(f"{PROBE} --record x", "--machine asks nothing: leave out --record and --replay"),
     refused("selct", "No such command 'selct'. Did you mean select? See: attnctl --help"),
     refused("profile export", "Missing argument 'FILE'. See: attnctl profile export --help"),
-    refused(f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"),
-    refused("smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"),
+    refused(
+        f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"
+    ),
+    refused(
+        "smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"
+    ),
+    # a smoke run that makes no sense
+    refused("smoke", "smoke: name a --backend, or say --all"),
+    refused(f"{SMOKE} --all", "--all and --backend name different runs"),
+    refused(f"{SMOKE} --case 'gdn()'", "CPU_ATTN does not compute gdn; it computes paged, diffkv"),
+    refused(
+        f"{SMOKE} --case 'mla()'", "mla(): CPU_ATTN does not compute mla; it computes paged, d"
+    ),
+    refused(f"{SMOKE} --op pagd", "--op pagd: no such operation. Did you mean paged?"),
+    refused(f"{SMOKE} --device gpu", "--device gpu: no such device; it is one of cpu, interpret"),
+    refused(f"{SMOKE} --case 'paged()' --model {LLAMA}", "--case and --model name different cases"),
+    refused(f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 a"),
+    refused(f"{SMOKE} --case 'paged(page=0)'", "page must be a whole number from 1"),
+    refused(f"{SMOKE} --case 'paged(page=8,page=16)'", "page is given twice"),
+    refused(
+        f"{SMOKE} --backend GDN_ATTN --case 'gdn()' --case 'linear()'",
+        "linear(): none of CPU_ATTN, GDN_ATTN computes linear",
+    ),
+    refused(f"{SMOKE} --baseline old.json", "--baseline needs --compile-for"),
+    refused(f"{SMOKE} --spills 9", "--spills needs --compile-for"),
+    refused(f"{SMOKE} --every-knob", "--every-knob needs --compile-for"),
+    refused("smoke --compile-for sm_9", "no such target. Did you mean sm_90?"),
+    refused(f"{COMPILE} --device cpu", "--device does not go with --compile-for"),
+    refused(f"{COMPILE} --determinism", "--determinism does not go with --compile-for"),
+    refused(f"{COMPILE} --spills -1", "--spills -1: must be 0 or more bytes"),
+    refused(f"{COMPILE} --baseline absent.json", "absent.json cannot be read"),
+    refused(f"{COMPILE} --backend CPU_ATTN", "has a kernel of ours to compile"),
+    # a tune that makes no sense
     refused(f"{TUNE} --budget soon", "--budget soon: not a time"),
+    refused(f"{TUNE} --workload chatt", "Did you mean chat"),
+    refused(f"{TUNE} --backend TRITON_ATN", "Did you mean TRITON_ATTN"),
+    refused(f"{TUNE} --op page", "Did you mean paged"),
+    refused(f"{TUNE} --op gdn", "no layer of the model has such an operation"),
+    refused(f"{TUNE} --deterministic --budget 1m", "contradict each other"),
+    refused(f"{TUNE} --timeout 0", "--timeout 0"),
+    refused(f"{TUNE} --jobs 0", "--jobs 0: must be from 1 to 64"),
     refused(f"{TUNE} --jobs 99999", "--jobs 99999: must be from 1 to 64"),
+    refused(f"{TUNE} --device 7", "device 7"),
     refused(f"tune --model {LLAMA} -o {{here}}/no/such.json", "its folder does not exist"),
     refused(f"tune --model {LLAMA} -o -", "it must be a file"),
+    refused(f"tune --model {LLAMA} -o /proc/p.json", "/proc/p.json cannot be written"),
     Row(
         "a profile that the environment names and that is not there",
         ON,
