@@ -46,6 +46,8 @@ compile-knobs: $(VENV)/test.installed
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
 	$(BIN)/attnctl list --markdown > docs/support.md
+	$(BIN)/attnctl explain --markdown > docs/codes.md
+	$(BIN)/python tools/screens.py
 	$(BIN)/python tools/blocks.py --write README.md docs/*.md
 
 $(VENV)/%.installed: pyproject.toml tools/pins.py

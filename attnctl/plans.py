@@ -66,6 +66,8 @@ class LayerPlan:
     def __init__(self, layer: Layer, decision: Decision, registry: Registry, table: Table) -> None:
         if decision.pick is None:
             raise InputError(_none(decision))
+        if not decision.pick.runnable:
+            raise InputError(f"{decision.pick.name}: {decision.pick.note}")
         self.layer = layer
         self.decision = decision
         self._registry = registry

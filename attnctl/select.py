@@ -145,7 +145,7 @@ def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
         candidate = Candidate(
             name=backend.name,
             ok=ok,
-            kernel=backend.kernel,
+            kernel=backend.kernel_for(subject.layer),
             place=rank.place if rank else None,
             findings=findings,
         )
@@ -197,7 +197,7 @@ def _beaten(entry: Scored, winner: Rank | None, order: Order | None) -> Beaten:
 def _as_pick(
     backend: Backend, evidence: Evidence, why: str, beat: tuple[Beaten, ...], subject: Subject
 ) -> Pick:
-    planned = backend.kernel == "planned"
+    planned = backend.kernel_for(subject.layer) == "planned"
     return Pick(
         name=backend.name,
         evidence=evidence,
@@ -206,8 +206,13 @@ def _as_pick(
         is_ssm=backend.is_ssm,
         runnable=not planned,
         block_size=block_of(backend, subject.layer, subject.platform),
-        note="not runnable yet: its kernel is planned" if planned else "",
+        note=_planned_note(backend, subject.layer) if planned else "",
     )
+
+
+def _planned_note(backend: Backend, layer: Layer) -> str:
+    which = f" for a cache in {layer.kv_cache_dtype}" if backend.kernel != "planned" else ""
+    return f"not runnable yet: its kernel{which} is planned"
 
 
 DEFAULT_BLOCK = 16

@@ -50,7 +50,7 @@ ROUNDS, REP_MS = 3, 12
 # (operation, rows, tokens per row)
 PREFILL = tuple(
     (op, rows, length)
-    for op in ("gdn", "mamba2", "short_conv", "mamba1", "linear", "kda")
+    for op in ("gdn", "mamba2", "short_conv", "linear", "kda", "mamba1")
     for rows, length in ((1, 4096), (1, 16384), (16, 512))
 )
 DECODE = tuple(

@@ -37,7 +37,7 @@ def probe_cpu(host: Host, ledger: Ledger) -> Cpu:
         numa_nodes=topology.numa_nodes(host, ledger),
         caches=topology.caches(host, ledger),
     )
-    reason = "the speed of the memory modules is readable by root only"
+    reason = "not asked: only root may read how fast the memory modules are"
     ledger.missing("cpu.bandwidth_gbps", "/sys/firmware/dmi", reason)
     if problem:
         for leaf in (

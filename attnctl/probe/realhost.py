@@ -58,6 +58,17 @@ class RealHost:
     def _link(self, path: str) -> str:
         return _clean(os.readlink(path))  # noqa: PTH115  (pathlib costs start-up here)
 
+    def _real(self, path: str) -> str:
+        return _clean(os.path.realpath(path))
+
+    def _loader_cache(self) -> dict[str, str]:
+        from attnctl.probe.library_names import library_of
+        from attnctl.probe.loader_cache import PATH, parse
+
+        with open(PATH, "rb") as file:  # noqa: PTH123
+            found = parse(file.read(READ_LIMIT_BYTES), os.uname().machine)
+        return {name: path for name, path in found.items() if library_of(name)}
+
     def _access(self, path: str) -> str:
         os.stat(path)  # noqa: PTH116
         return ("r" if os.access(path, os.R_OK) else "") + ("w" if os.access(path, os.W_OK) else "")

@@ -38,6 +38,9 @@ from attnctl.profile.values import (
 from attnctl.profile.values import (
     Versions as Versions,
 )
+from attnctl.profile.values import (
+    check_day,
+)
 
 
 class _Envelope(msgspec.Struct, kw_only=True):
@@ -49,6 +52,9 @@ class _Envelope(msgspec.Struct, kw_only=True):
     memory_bytes: int | None = None
     conditions: dict[str, int | float | str | bool] = {}
     entries: list[msgspec.Raw] = []
+
+    def __post_init__(self) -> None:
+        check_day(self.measured)
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:

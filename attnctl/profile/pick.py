@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from attnctl.profile.ranking import default_us, out_at, reordered
+from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 REACH = 2.0
@@ -175,6 +176,8 @@ def _because(chosen: Timing, timed: Sequence[Timing], point: Point, measured: st
     others = [timing for timing in timed if timing is not chosen]
     if others:
         rival = min(others, key=lambda timing: timing.median_us)
-        return f"{chosen.median_us / rival.median_us:.2f}x the time of {rival.backend} {when}"
+        return (
+            f"{times_text(chosen.median_us / rival.median_us)} the time of {rival.backend} {when}"
+        )
     share = chosen.median_us / default_us(chosen)
-    return f"the only one timed, {share:.2f}x the time of its own defaults {when}"
+    return f"the only one timed, {times_text(share)} the time of its own defaults {when}"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.search import NOT_JUDGED, NOT_TIMED, TIE, Final, Measured, Out, winner
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, Final, Measured, Out, winner
+from attnctl.tune.noise import error_us
 from attnctl.tune.tasks import Task
+
+BLOCK_TIE = 1.05
+"""Another size of the cache's blocks concerns all who use the cache: it must be worth more than a
+setting of a kernel, and smaller ones go first."""
 
 Pair = tuple[Task, Measured]
 
@@ -72,9 +77,9 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
 def _page(backend: str, pairs: list[Pair]) -> int | None:
     """The size of a cache block that is best over all points: one cache serves all of them.
 
-    The default's, which is met first, keeps its place within the tie. None: it has no times.
+    The default's, which is met first, keeps its place within BLOCK_TIE. None: it has no times.
     """
-    means: dict[int, float] = {}
+    means: dict[int, _Mean] = {}
     per_point = [
         _by_page(one for one in found.finals if one.backend == backend) for _, found in pairs
     ]
@@ -83,12 +88,31 @@ def _page(backend: str, pairs: list[Pair]) -> int | None:
     ]
     for page in timed[0][0] if timed else ():
         if all(page in one for one, _ in timed):
-            total = sum(weight for _, weight in timed)
-            means[page] = sum(w * math.log(one[page].median_us) for one, w in timed) / total
+            means[page] = _mean([(one[page], weight) for one, weight in timed])
     if not means:
         return None
-    bound = min(means.values()) + math.log(TIE)
-    return next(page for page, mean in means.items() if mean <= bound)
+    best = min(means.values(), key=lambda one: one.log)
+
+    def bound(one: _Mean) -> float:
+        return best.log + max(math.log(BLOCK_TIE), SURE * math.hypot(one.error, best.error))
+
+    return next(page for page, mean in means.items() if mean.log <= bound(mean))
+
+
+class _Mean(NamedTuple):
+    """The logarithm of a weighted geometric mean of times, and its standard error."""
+
+    log: float
+    error: float
+
+
+def _mean(finals: Sequence[tuple[Final, float]]) -> _Mean:
+    total = sum(weight for _, weight in finals)
+    errors = (weight * error_us(one.iqr_us, one.runs) / one.median_us for one, weight in finals)
+    return _Mean(
+        sum(weight * math.log(one.median_us) for one, weight in finals) / total,
+        math.hypot(*errors) / total,
+    )
 
 
 def _by_page(finals: Iterable[Final]) -> dict[int, Final]:

@@ -17,7 +17,7 @@ from attnctl.exits import InputError
 from attnctl.files import reason
 from attnctl.profile.document import Key, Versions
 from attnctl.tune.exchange import Verdict
-from attnctl.tune.search import Measured
+from attnctl.tune.finals import Measured
 
 SCHEMA = "attnctl.journal/1"
 READ_LIMIT = 1 << 28

@@ -33,7 +33,7 @@ WORDS: tuple[Row, ...] = (
     refused("probe --record ''", "The value of --record is empty"),
     refused("probe --replay ''", "The value of --replay is empty"),
     refused(f"{SMOKE} --junit ''", "The value of --junit is empty"),
-    refused("list ''", "The value of [BACKEND] is empty"),
+    refused("list ''", "The value of BACKEND is empty"),
     refused("explain ''", "The value of CODE|BACKEND is empty"),
     # numbers that are no limit, no count and no size
     refused(f"{SMOKE} --timeout inf", "--timeout inf: must be more than 0 and at most 86400"),
@@ -93,7 +93,7 @@ WORDS: tuple[Row, ...] = (
     ),
     refused(f"{PROBE} --record x", "--machine asks nothing: leave out --record and --replay"),
     refused("selct", "No such command 'selct'. Did you mean select? See: attnctl --help"),
-    refused("explain", "Missing argument 'CODE|BACKEND'. See: attnctl explain --help"),
+    refused("profile export", "Missing argument 'FILE'. See: attnctl profile export --help"),
     refused(
         f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"
     ),
@@ -139,6 +139,7 @@ WORDS: tuple[Row, ...] = (
     refused(f"{TUNE} --device 7", "device 7"),
     refused(f"tune --model {LLAMA} -o {{here}}/no/such.json", "its folder does not exist"),
     refused(f"tune --model {LLAMA} -o -", "it must be a file"),
+    refused(f"tune --model {LLAMA} -o /proc/p.json", "/proc/p.json cannot be written"),
     Row(
         "a profile that the environment names and that is not there",
         ON,

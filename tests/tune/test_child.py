@@ -14,7 +14,8 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile.document import shape_of
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.exchange import Candidate, Verdict
-from attnctl.tune.search import Judge, Measured, tune_point
+from attnctl.tune.finals import Measured
+from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Rival, Task
 from attnctl.tune.workload import Load

@@ -6,6 +6,8 @@ import io
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jsonschema
@@ -13,8 +15,9 @@ import msgspec
 
 from attnctl.render.plain import plain
 from attnctl.render.tune import Progress, tune_view
-from attnctl.tune.exchange import Verdict
+from attnctl.tune.exchange import Candidate, Verdict
 from attnctl.tune.session import tune
+from attnctl.tune.settings import Work
 from tests.commands.running import LLAMA, ROOT, run
 from tests.tune.fake import GRID, FakeBench, Silent, key, request
 
@@ -93,3 +96,26 @@ def test_the_command_imports_no_torch() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "--resume" in ended.stdout
+
+
+class Slow(FakeBench):
+    """One whose judging takes half a second at each point."""
+
+    def check(
+        self,
+        work: Work,
+        candidates: Sequence[Candidate],
+        until: float | None = None,
+        always: int = 0,
+    ) -> Iterator[tuple[Candidate, Verdict]]:
+        time.sleep(0.5)
+        return super().check(work, candidates, until, always)
+
+
+def test_a_budget_that_was_overrun_is_said(tmp_path: Path) -> None:
+    """What cannot be cut short took longer than a budget of nothing; without one all is well."""
+    report = tune(request(tmp_path / "p.json", budget_s=0.01), Silent(), Slow())
+    (note,) = [note for note in report.notes if "--budget" in note]
+    assert note.startswith("it took 2 s instead of the 0.01 s of --budget")
+    whole = tune(request(tmp_path / "q.json"), Silent(), FakeBench())
+    assert not [note for note in whole.notes if "--budget" in note]

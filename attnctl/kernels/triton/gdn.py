@@ -18,8 +18,6 @@ from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.gdn_chunks import run as run_long
 from attnctl.kernels.triton.gdn_chunks import worth_it
 from attnctl.kernels.triton.state_rows import (
-    TILE,
-    WARPS,
     change,
     check_slots,
     column_slot,
@@ -30,10 +28,14 @@ from attnctl.kernels.triton.state_rows import (
     read_row,
     row_arguments,
     softplus,
+    tile_and_warps,
     tile_rows,
 )
 from attnctl.ops.gdn import NORM_EPSILON, Gdn
 from attnctl.runtime import StateMetadata
+
+FEW_ROWS = 1024, 8
+"""tile and warps: the fastest of eleven pairs for one sequence on an H200."""
 
 
 @triton.jit
@@ -185,9 +187,11 @@ def forward(
         run_long(ready, state, metadata, out, changes=of_chunks(knobs))
         if metadata.speculative is None:
             return
-    rows = tile_rows(width_v, block, 8, knobs.get("tile", TILE))
+    batch = metadata.state_indices.shape[0]
+    tile, warps = tile_and_warps(batch * heads * width_v * block, FEW_ROWS, knobs)
+    rows = tile_rows(width_v, block, 8, tile)
     parts = triton.cdiv(width_v, rows)
-    gdn_kernel[(heads * parts, metadata.state_indices.shape[0])](
+    gdn_kernel[(heads * parts, batch)](
         q, k, v, g, beta, out, state, constant(inputs.a_log), constant(inputs.dt_bias),
         *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
@@ -196,5 +200,5 @@ def forward(
         GROUP=heads // q.shape[1], D=width, D_BLOCK=block, DV=width_v, BV=rows, PARTS=parts,
         CHANNEL=g.dim() == 3, L2NORM=inputs.l2norm,
         COLUMNS=metadata.state_indices.shape[1], ONLY_VERIFIED=long,
-        ONE=metadata.max_query_len == 1, num_warps=knobs.get("warps", WARPS), num_stages=2,
+        ONE=metadata.max_query_len == 1, num_warps=warps, num_stages=2,
     )  # fmt: skip

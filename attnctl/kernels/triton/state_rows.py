@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import triton
@@ -101,6 +102,17 @@ TILE = 1024
 sixteen pairs for decoding on an H200, and within 4 % of the fastest for Mamba 1."""
 
 WARPS = 1
+
+FEW = 2**20
+"""Elements of a batch's states up to which latency bounds a step and not bandwidth."""
+
+
+def tile_and_warps(
+    elements: int, few: tuple[int, int], knobs: Mapping[str, Any]
+) -> tuple[int, int]:
+    """Of a program that steps. few: where latency counts, so that more warps share a tile."""
+    tile, warps = few if elements <= FEW else (TILE, WARPS)
+    return knobs.get("tile", tile), knobs.get("warps", warps)
 
 
 def tile_rows(rows: int, width: int, least: int = 8, tile: int = TILE) -> int:
