@@ -52,7 +52,7 @@ KINDS = (
         WORKLOAD,
         f"{TUNE} --workload {{here}}/x.json",
         ": not a workload: ",
-        "recursion",
+        ": not a workload: ",
         "",
     ),
     Kind(

@@ -142,8 +142,10 @@ def beside_itself(place: Place, line: str) -> Ended:
     """A second one, once the first has its journal; the first is then told to end."""
     first = place.start(line)
     until(lambda: has_journal(place, first.pid) or first.poll() is not None, "the journal")
+    first.send_signal(signal.SIGSTOP)
     ended = place.ended(place.start(f"{line} --resume"))
     first.send_signal(signal.SIGTERM)
+    first.send_signal(signal.SIGCONT)
     place.ended(first)
     return ended
 
@@ -199,6 +201,7 @@ ENDINGS: tuple[Row, ...] = (
         "x.xml cannot be written: File too large",
         2,
         (plugins, file("x.xml", "kept"), shell("ulimit -f 0;")),
+        answered=True,
     ),
     Row(
         "SIGINT during a tune",

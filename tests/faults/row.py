@@ -47,8 +47,15 @@ class Place:
         return ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", module, *words]
 
     def start(self, line: str, module: str = "attnctl") -> subprocess.Popen[bytes]:
-        """The program, which an interrupt can end: a job in the background would ignore it."""
-        kept = signal.signal(signal.SIGINT, signal.default_int_handler)
+        """The program, with every signal as it is at a prompt.
+
+        A job in the background ignores interrupts, and one under nohup the end of its terminal;
+        what is handled here is back at its default in a child.
+        """
+        kept = {
+            number: signal.signal(number, signal.default_int_handler)
+            for number in (signal.SIGINT, signal.SIGHUP)
+        }
         try:
             return subprocess.Popen(
                 self.command(line, module),
@@ -60,7 +67,8 @@ class Place:
                 start_new_session=True,
             )
         finally:
-            signal.signal(signal.SIGINT, kept)
+            for number, handler in kept.items():
+                signal.signal(number, handler)
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         try:
@@ -91,6 +99,7 @@ class Row(NamedTuple):
 
     says: a part of the one sentence on standard error; of an answer (exit code 0 or 1) a part of
     that; "" for silence. leaves: files that may be there afterwards and were not, or have changed.
+    answered: the answer is whole, and the fault came after it.
     """
 
     fault: str
@@ -100,6 +109,7 @@ class Row(NamedTuple):
     given: tuple[Given, ...] = ()
     leaves: tuple[str, ...] = ()
     run: Callable[[Place, str], Ended] = once
+    answered: bool = False
 
 
 def file(name: str, data: bytes | str | Path) -> Given:

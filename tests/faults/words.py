@@ -95,9 +95,6 @@ WORDS: tuple[Row, ...] = (
     refused("selct", "No such command 'selct'. Did you mean select? See: attnctl --help"),
     refused("profile export", "Missing argument 'FILE'. See: attnctl profile export --help"),
     refused(
-        f"{SMOKE} --case 'paged(heads=7)'", "heads must be a multiple of kv_heads, found 7 and 2"
-    ),
-    refused(
         "smoke --compile-for all,sm_9", "--compile-for sm_9: no such target. Did you mean sm_90?"
     ),
     # a smoke run that makes no sense
