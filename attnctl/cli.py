@@ -72,7 +72,11 @@ class Strict:
         for param in ctx.command.params:
             given = ctx.params.get(param.name)
             if given == "" or (isinstance(given, list | tuple) and "" in given):
-                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                name = (
+                    param.opts[0]
+                    if param.param_type_name == "option"
+                    else param.metavar.strip("[]")
+                )
                 ctx.fail(f"The value of {name} is empty: name something, or leave it out.")
         return super().invoke(ctx)  # type: ignore[misc]
 

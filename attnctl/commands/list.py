@@ -38,14 +38,17 @@ def command(
         ),
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As the table of the docs.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV, a row for each backend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     from attnctl.matrix import matrix
     from attnctl.registry import load
     from attnctl.support import support_of
 
-    if json and markdown:
-        raise typer.BadParameter("--json and --markdown are two forms of one answer: give one")
+    forms = {"--json": json, "--csv": csv, "--markdown": markdown}
+    given = [name for name, asked in forms.items() if asked]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{given[0]} and {given[1]} are two forms of one answer: give one")
     if markdown and machine is not None:
         raise typer.BadParameter("--markdown is what is declared, the same for each --machine")
     registry = load()
@@ -62,6 +65,10 @@ def command(
     table = on_machine(table, registry, target(machine, 0, registry))
     if json:
         output.json(table)
+    elif csv:
+        from attnctl.render.csv_text import support_csv
+
+        output.text(support_csv(table))
     else:
         from attnctl.render.support import backend_view, support_view
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
+from attnctl.profile.ratio import times_text
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
 from attnctl.tune.report import Row, TuneReport
 from attnctl.tune.run import Step
@@ -91,7 +92,7 @@ def _row(row: Row) -> tuple[Cell, ...]:
     setting = str(Setting(knobs=row.knobs, kernel=row.kernel))
     ratio = row.ratio
     style = "good" if ratio is not None and ratio < 0.98 else ""
-    shown = "" if ratio is None else f"{ratio:.2f}x {row.bundled}"
+    shown = "" if ratio is None else f"{times_text(ratio)} {row.bundled}"
     return (
         str(row.load),
         Mark(row.backend, "strong"),
@@ -113,6 +114,6 @@ def _sum(report: TuneReport) -> Cell:
         product *= ratio ** (1 / len(ratios))
     return Mark(
         f"{len(timed)} of {len(rows)} points timed in {_time(report.seconds)} on {report.device}; "
-        f"{product:.2f}x the time of the bundled choices; the profile is {report.output}",
+        f"{times_text(product)} the time of the bundled choices; the profile is {report.output}",
         "good",
     )

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
+from attnctl.cli import build
 from tests.commands.running import LLAMA, ROOT, run
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -153,3 +155,29 @@ def test_every_machine_and_model_file_fits_its_schema() -> None:
     assert len(files) >= 30
     for file in files:
         jsonschema.validate(json.loads(file.read_text()), schema)
+
+
+def shown_commands() -> list[Any]:
+    """Commands of console blocks and of the prose, less those with dots in place of words."""
+    found = {}
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        typed = re.findall(r"^\$ (attnctl .*?)(?: {2,}#.*)?$", text, re.MULTILINE)
+        named = re.findall(r"`(attnctl [a-z][^`]*)`", text)
+        for command in (*typed, *(" ".join(one.split()) for one in named)):
+            if "..." not in command:
+                found[f"{page.name}: {command}"] = command
+    return [pytest.param(command, id=place) for place, command in found.items()]
+
+
+@pytest.mark.parametrize("command", shown_commands())
+def test_every_command_that_a_page_names_is_understood(command: str) -> None:
+    """It exists, and so do its options, whether or not a page's block is run."""
+    words = shlex.split(re.split(r" (?:\||>|\|\|) ", command)[0], comments=True)[1:]
+    here, path = build(), "attnctl"
+    while words and hasattr(here, "list_commands"):
+        path = f"{path} {words[0]}"
+        here = here.get_command(None, words.pop(0))
+        assert here is not None, path
+    known = {name for param in here.params for name in (*param.opts, *param.secondary_opts)}
+    assert {word for word in words if word.startswith("-") and word != "-"} <= known

@@ -26,7 +26,7 @@ def damaged(chance: random.Random, documents: Sequence[Any], names: Sequence[str
     """One of the documents with one to six changes of its values, and now and then of its text."""
     document = copy.deepcopy(chance.choice(documents))
     for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3, 6))):
-        places = _places(document)
+        places = places_in(document)
         if not places:
             break
         chance.choice(CHANGES)(chance, places, documents, names)
@@ -37,7 +37,8 @@ def damaged(chance: random.Random, documents: Sequence[Any], names: Sequence[str
     return data
 
 
-def _places(document: Any) -> list[Place]:
+def places_in(document: Any) -> list[Place]:
+    """Every value inside a document, as a container and its key there."""
     found: list[Place] = []
     left = [document]
     while left:
@@ -80,7 +81,7 @@ def _alike(chance: random.Random, places: list[Place], documents: Sequence[Any],
     elif isinstance(value, bool):
         where[key] = not value
     elif isinstance(value, str):
-        there = [one[name] for one, name in _places(chance.choice(documents))]
+        there = [one[name] for one, name in places_in(chance.choice(documents))]
         where[key] = chance.choice([one for one in there if isinstance(one, str)] or WORDS)
     elif isinstance(value, list):
         chance.shuffle(value)
@@ -116,7 +117,7 @@ def _add(chance: random.Random, places: list[Place], _: Any, names: Sequence[str
 
 def _borrow(chance: random.Random, places: list[Place], documents: Sequence[Any], _: Any) -> None:
     """A value of another document under its own name, or in the place of this one."""
-    others = _places(chance.choice(documents))
+    others = places_in(chance.choice(documents))
     where, key = chance.choice(places)
     if others:
         source, name = chance.choice(others)

@@ -50,6 +50,14 @@ def test_more_ranks_than_there_can_be_are_refused_at_once(ranks: str) -> None:
     assert found.err == f"attnctl: --tp {ranks}: must be at most 65536\n"
 
 
+@pytest.mark.parametrize("words", [("show",), ("validate",)])
+def test_a_name_of_four_hundred_letters_is_no_profile(words: tuple[str, ...]) -> None:
+    """The file system has a sentence of its own for it, which nobody needs."""
+    found = run("profile", *words, "9" * 400)
+    assert (found.code, found.out) == (2, "")
+    assert "of that name" in found.err
+
+
 def test_as_many_ranks_as_there_can_be_are_answered() -> None:
     """With the most that would fit."""
     found = run("select", "--model", LLAMA, "--machine", "h200", "--tp", "65536")

@@ -17,7 +17,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import attend, batch_of, unfused
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
-from attnctl.kernels.flex.pages import in_place_possible, packed
+from attnctl.kernels.flex.pages import in_place_possible, keys_and_values, packed
 from attnctl.kernels.flex.tiles import fitted, options
 from attnctl.ops.case import Case
 from attnctl.ops.paged import paged_attention, visible
@@ -251,6 +251,23 @@ def _between(rows: Tensor, start: int) -> bool:
     return bool(rows[:, :start].any()) and bool(rows[:, start:].any())
 
 
+def test_a_single_head_lies_at_one_stride_whatever_the_layout() -> None:
+    """A kernel is compiled for each, and the two layouts of one head are the same memory."""
+    batch = build(case(heads=4, kv_heads=1, dtype="float32"))
+    cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+    pages, page, _, width = cache.shape
+    apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+    assert apart.stride() != cache.stride()
+    tokens = batch.query.shape[0]
+    seen = []
+    for one in (cache, apart):
+        cut = batch_of(one, metadata, batch.params, tokens, torch.float32, place="cache")
+        key, value = keys_and_values(one, batch.query.shape[2], cut.pages, torch.float32)
+        seen.append((key.stride(), value.stride()))
+        assert value.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+    assert seen[0] == seen[1]
+
+
 # torch's compiler calls what torch has deprecated
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_one_compiled_kernel_serves_all_lengths_windows_chunks_and_ranges() -> None:
@@ -355,3 +372,27 @@ def test_heads_that_do_not_divide_are_refused() -> None:
     cache = cache_of(batch, 0.0).transpose(1, 2)[:, :, :3]
     with pytest.raises(InputError, match="do not divide by the cache's 3 KV heads"):
         FlexAttention().forward(batch.query, cache, metadata_of(batch), batch.params)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_layout_that_gives_the_same_tensors_is_not_traced_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the cache's own strides are, of which keys and values are views, is not asked."""
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **more: compiler(f, backend="eager", **more))
+    runtime = FlexAttention(True, "cache")
+    counters = torch._dynamo.utils.counters["stats"]
+    before = counters["unique_graphs"]
+    for lengths in ("33+1+17", "90+2"):
+        shape = {"heads": 2, "kv_heads": 1, "head_size": 32, "dtype": "float32"}
+        batch = build(case(queries=lengths, contexts=lengths, **shape))
+        cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+        pages, page, _, width = cache.shape
+        apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+        for one in (apart, cache):
+            found = runtime.forward(batch.query, one, metadata, batch.params)
+            torch.testing.assert_close(
+                found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5
+            )
+    assert counters["unique_graphs"] - before == 1

@@ -97,6 +97,22 @@ def test_tiles_and_segments_change_no_output(keys: int, units: int, length: int)
         torch.testing.assert_close(lse.double(), exact[1], rtol=0, atol=2e-3)
 
 
+@pytest.mark.parametrize("rank", [64, 128, 512])
+def test_float32_logits_summed_in_parts_are_those_of_one_sum(rank: int) -> None:
+    """As NVIDIA's kernels are compiled: products by tf32x3, of 64 columns at a time."""
+    metadata = batch(2, 70)
+    cache, query = drawn(5, 16, rank + 16, seed=1).float(), drawn(2, 3, rank + 16, seed=2).float()
+    params = Latent(scale=0.05, kv_lora_rank=rank)
+    out, lse = torch.full_like(query[..., :rank], torch.nan), query.new_full((2, 3), torch.nan)
+    device, tiles = Device("interpreter", 1, 131072), Tiles(16, 16, 4, 1)
+    for launch in decode_launches(query, cache, metadata, params, out, lse, device, tiles):
+        run(launch._replace(constants={**launch.constants, "PRECISION": "tf32x3"}))
+    places = (metadata.block_table, metadata.query_start_loc, metadata.seq_lens)
+    exact = latent_attention(query, cache, *places, params)
+    torch.testing.assert_close(out.double(), exact[0], rtol=0, atol=2e-6)
+    torch.testing.assert_close(lse.double(), exact[1], rtol=0, atol=2e-6)
+
+
 def pick(logits, metadata: Metadata, topk: int, out: torch.Tensor, cut: bool) -> None:
     for launch in pick_launches(logits, metadata, topk, out, cut=cut):
         run(launch)

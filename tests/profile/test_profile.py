@@ -24,6 +24,7 @@ from attnctl.profile import (
     shape_of,
 )
 from attnctl.profile.match import match
+from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Shape
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import head_sizes, operation
@@ -276,6 +277,12 @@ def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
         "B2 over B1: 0.66x the time of B1 over 2 points (0.59x at decode B=8, S=1k, "
         "0.73x at decode B=1, S=1k), measured 2026-08-01"
     )
+
+
+def test_a_ratio_never_reads_as_nothing() -> None:
+    """Two decimals, or two digits that count."""
+    ratios = (1.0, 0.655, 0.1, 0.0962, 0.00312, 310.0)
+    assert [*map(times_text, ratios)] == ["1.00x", "0.66x", "0.10x", "0.096x", "0.0031x", "310.00x"]
 
 
 def test_a_profile_never_makes_an_ineligible_backend_eligible() -> None:

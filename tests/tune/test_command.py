@@ -12,7 +12,6 @@ from pathlib import Path
 
 import jsonschema
 import msgspec
-import pytest
 
 from attnctl.render.plain import plain
 from attnctl.render.tune import Progress, tune_view
@@ -21,33 +20,6 @@ from attnctl.tune.session import tune
 from attnctl.tune.settings import Work
 from tests.commands.running import LLAMA, ROOT, run
 from tests.tune.fake import GRID, FakeBench, Silent, key, request
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--budget", "soon"), "--budget soon: not a time"),
-        (("--workload", "chatt"), "Did you mean chat"),
-        (("--backend", "TRITON_ATN"), "Did you mean TRITON_ATTN"),
-        (("--op", "page"), "Did you mean paged"),
-        (("--op", "gdn"), "no layer of the model has such an operation"),
-        (("--deterministic", "--budget", "1m"), "contradict each other"),
-        (("--timeout", "0"), "--timeout 0"),
-        (("--jobs", "0"), "--jobs 0: must be from 1 to 64"),
-        (("--jobs", "99999"), "--jobs 99999: must be from 1 to 64"),
-        (("-o", "nowhere/at/all.json"), "its folder does not exist"),
-        (("-o", "-"), "it must be a file"),
-        (("-o", "/proc/p.json"), "/proc/p.json cannot be written"),
-        (("--device", "7"), "device 7"),
-    ],
-)
-def test_wrong_usage_is_one_sentence(words: tuple[str, ...], says: str) -> None:
-    """Exit code 2, and nothing is measured."""
-    output = () if "-o" in words else ("-o", str(ROOT / "no-such-profile.json"))
-    answer = run("tune", "--model", LLAMA, *words, *output)
-    assert answer.code == 2
-    assert says in answer.err
-    assert len(answer.err.splitlines()) == 1
 
 
 def test_a_demand_that_cannot_be_met_here_is_a_no() -> None:

@@ -110,6 +110,8 @@ class FlexAttention(PackedCache):
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
             self._run = torch.compile(fused, fullgraph=True, dynamic=True)
+        # of a view the tracer asks its base's shape and strides too: data is a view of nothing
+        query, key, value = query.data, key.data, value.data
         # whatever the traced program depends on beyond lengths: another is traced anew, as below
         strides = (query.stride()[1:], key.stride()[1:], value.stride()[1:])
         shapes = (query.shape[1:], key.shape[1::2], value.shape[3], strides)
@@ -122,8 +124,14 @@ class FlexAttention(PackedCache):
             return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
         # two lengths that happen to be equal must not be taken for one, a program may hold models
-        # of many shapes, and the Triton template does not compile where the page size is a symbol
-        settings = {"recompile_limit": 1024, "specialize_int": True, "specialize_float": True}
+        # of many shapes, and the Triton template does not compile where the page size is a symbol,
+        # nor where a stride is one, as those become that differ from the program's before
+        settings = {
+            "recompile_limit": 1024,
+            "specialize_int": True,
+            "specialize_float": True,
+            "automatic_dynamic_shapes": False,
+        }
         with fx_config.patch(use_duck_shape=False), dynamo_config.patch(settings):
             try:
                 found = self._run(query, key, value, *rest)

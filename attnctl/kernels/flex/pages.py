@@ -92,7 +92,11 @@ def keys_and_values(
 
 
 def _flat(part: Tensor) -> Tensor:
-    return part.flatten(0, 1).transpose(0, 1)[None]
+    rows = part.flatten(0, 1)
+    if rows.shape[1] == 1:
+        # a head that is alone may lie at any stride, and a kernel is compiled for each
+        rows = rows[:, 0].unsqueeze(1)
+    return rows.transpose(0, 1)[None]
 
 
 def _held(metadata: Metadata, size: int) -> Tensor:
