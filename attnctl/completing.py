@@ -37,6 +37,16 @@ def workloads(incomplete: str) -> list[str]:
     return [name for name in WORKLOADS if name.startswith(incomplete)]
 
 
+def profiles(incomplete: str) -> list[str]:
+    """Names of one's own profiles and of the bundled ones."""
+    from os import environ
+
+    from attnctl.profile.find import known_files
+
+    names = dict.fromkeys(path.stem for path in known_files(environ))
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def subjects(incomplete: str) -> list[str]:
     """What `attnctl explain` explains: codes and backends."""
     from attnctl.codes import TABLE

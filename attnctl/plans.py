@@ -73,6 +73,7 @@ class LayerPlan:
         self._registry = registry
         self._table = table
         self.runtime = open_backend(decision.pick.name, registry)
+        self._block = _block(layer, decision, registry, table)
         self._runtimes: dict[tuple[Any, ...], Any] = {}
         self._picks: dict[tuple[int, int, int], tuple[Any, Pick]] = {}
 
@@ -87,8 +88,8 @@ class LayerPlan:
 
     @property
     def block_size(self) -> int | None:
-        """Tokens in a page of the cache; None where states are kept."""
-        return self.decision.pick.block_size if self.decision.pick else None
+        """Tokens in a page of the cache, the profile's where it asks for one; None for states."""
+        return self._block
 
     def pick(self, batch: int, context: int, query: int) -> Pick:
         """What runs B sequences of S context tokens with so many new ones each, and why."""
@@ -313,6 +314,20 @@ def _same_cache(one: str, other: str, decision: Decision, registry: Registry) ->
         except (InputError, ImportError):
             return False
     return bool(shapes[0] == shapes[1])
+
+
+def _block(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
+    """The profile's size, if the user named none and the decision's backend takes it."""
+    pick, asked = decision.pick, table.block_size
+    own = pick.block_size if pick else None
+    if pick is None or own is None or asked is None or layer.block_size is not None:
+        return own
+    widths = _widths(decision.op, decision.group, layer.kv_heads)
+    try:
+        open_backend(pick.name, registry).cache_shape(1, asked, *widths)
+    except InputError:
+        return own
+    return asked
 
 
 def _widths(op: str | None, group: LayerGroup, kv_heads: int | None) -> tuple[int | None, ...]:

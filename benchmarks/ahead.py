@@ -55,7 +55,7 @@ class AheadBench:
         return self._bench.time(work, candidates, rounds)
 
     def settings(self, work, backend):
-        key = msgspec.json.encode((work, backend))
+        key = msgspec.json.encode((work, backend, self.most))
         if key not in self._offered:
             found = self._bench.settings(work, backend)
             self._offered[key] = found if isinstance(found, Verdict) else few(found, self.most)
@@ -67,17 +67,22 @@ class AheadBench:
             if found is not None:
                 yield one, found
 
+    def remember(self, path):
+        """Takes the verdicts that an earlier run has kept, if the file is there."""
+        self.verdicts |= _read(path)
+
     def judge(self, tasks, limit_s, jobs, path):
         """Judges what these tasks may run: how many in time, and how many not.
 
         The likely settings of all of them first, of those prefill, whose kernels take the longest.
-        path: a file of verdicts, of another run too, which is added to as they come.
+        path: a file of verdicts, which is added to as they come.
         """
-        self.verdicts |= _read(path)
         asked = {}
         for task in tasks:
-            for place, one in candidates_of(task, self):
-                asked.setdefault(_key(task.work, one), (place, task, one))
+            for turn, one in _turns(candidates_of(task, self)):
+                key = _key(task.work, one)
+                if key not in asked or turn < asked[key][0]:
+                    asked[key] = turn, task, one
         left = [(key, *rest) for key, rest in asked.items() if key not in self.verdicts]
         left.sort(key=_turn)
         queue, lock, end = deque(left), threading.Lock(), time.monotonic() + limit_s
@@ -105,9 +110,18 @@ class AheadBench:
         return len(left) - len(queue), len(queue)
 
 
+def _turns(candidates):
+    """When each is to be judged: the likely ones of every size of blocks early, by dozens."""
+    seen = {}
+    for place, one in candidates:
+        group = one.backend, one.page
+        seen[group] = seen.get(group, -1) + 1
+        yield (0 if place == 0 else 1 + seen[group] // TOGETHER), one
+
+
 def _turn(one):
-    _, place, task, _ = one
-    return -(-place // TOGETHER), task.load.phase != "prefill", task.shape_key
+    _, turn, task, _ = one
+    return turn, task.load.phase != "prefill", task.shape_key
 
 
 def candidates_of(task, bench):

@@ -52,12 +52,12 @@ FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
 PAIRS = 120
 
 OFF_GRID = {
-    # chat's grid is 1, 4, 16 .. by 256, 1024 ..; none of these is on it
+    # none of chat's batches, and none of its contexts
     "large": (
-        ("decode", 2, 700, 1),
+        ("decode", 3, 700, 1),
         ("decode", 7, 3000, 1),
-        ("decode", 24, 1500, 1),
-        ("decode", 40, 6000, 1),
+        ("decode", 20, 1500, 1),
+        ("decode", 36, 6000, 1),
         ("decode", 150, 600, 1),
         ("prefill", 1, 300, 300),
         ("prefill", 1, 3000, 3000),

@@ -1,15 +1,16 @@
 """A tuned profile of several models, its regret and the agreement of two tunes, in one go on a GPU.
 
     python benchmarks/regret_gpu.py --model config.json [--model ...] [--tune-only config.json ...]
-        [--backend NAME ...] [--most 48] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
+        [--backend NAME ...] [--most 64] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
         [--repeat 30s] --out FOLDER
 
 First every candidate is compiled and judged, side by side on all processor cores; then each model
 is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points between the grid's
-with every candidate, then the first model's grid is tuned again. --most: settings of a backend that
-are tried at a point, in the tunes and against them. What is not compiled when --ahead ends is left
-out of all. --tune, --regret and --repeat bound each model's tune, all points, and the second tune.
-Everything is written as it comes.
+with every candidate, then points of the first model's grid are tuned twice. --most: settings of a
+backend that the tunes may try at a point, the likely ones; they are measured against all that there
+are. What is not compiled when --ahead ends is left out of all. --tune bounds the tune of each layer
+shape, --regret all points off the grid, --repeat the two tunes. The models of --tune-only are tuned
+at the end. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from attnctl.tune.search import Judge
 from attnctl.tune.session import Request, _jobs, _place, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
+
+AHEAD = "ahead.jsonl"
 
 
 class Run:
@@ -90,16 +93,29 @@ def ahead(run):
     for model in arguments.model:
         tasks += run.tasks(model, off_grid(arguments), ("paged",))
     limit = seconds(arguments.ahead, "--ahead")
-    done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / "ahead.jsonl")
+    run.bench.most = run.arguments.all
+    done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
 
 
 def tunes(run):
+    _tuned(run, run.arguments.model)
+
+
+def others(run):
+    """The models of --tune-only, last of all: what matters less when the time is short."""
+    _tuned(run, run.arguments.tune_only or ())
+
+
+def _tuned(run, models):
     budget = seconds(run.arguments.tune, "--tune")
-    for model in (*run.arguments.model, *(run.arguments.tune_only or ())):
+    run.bench.most = run.arguments.most
+    for model in models:
         name = f"{Path(model).stem}.json"
-        report = tune(run.request(model, run.grid(), name, budget), Quiet(), run.bench)
+        shapes = len({task.shape_key for task in run.tasks(model, run.grid())})
+        asked = run.request(model, run.grid(), name, budget * shapes)
+        report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
         for failure in report.failures:
             print(f"   {failure[:300]}", flush=True)
@@ -108,6 +124,7 @@ def tunes(run):
 def regrets(run):
     end = time.monotonic() + seconds(run.arguments.regret, "--regret")
     rows, judge = [], Judge()
+    run.bench.most = run.arguments.all
     for task, profile in _between(run):
         table = Table(entry_of(profile, task), [rival.backend for rival in task.rivals])
         row = exhaust(task, run.bench, judge, table, end)
@@ -132,18 +149,20 @@ def _between(run):
 
 
 def repeats(run):
-    model = run.arguments.model[0]
-    loads = run.grid()[: run.arguments.repeated]
-    budget = seconds(run.arguments.repeat, "--repeat")
-    tune(run.request(model, loads, "again.json", budget), Quiet(), run.bench)
-    first = read_profile(run.folder / f"{Path(model).stem}.json")
-    again = read_profile(run.folder / "again.json")
+    """Two tunes of points of the first model's grid: where their picks differ, how far apart."""
+    model, loads = run.arguments.model[0], run.grid()
+    step = max(1, len(loads) // run.arguments.repeated)
+    loads = loads[::step][: run.arguments.repeated]
+    budget = seconds(run.arguments.repeat, "--repeat") / 2
+    run.bench.most = run.arguments.most
+    profiles = []
+    for name in ("first.json", "second.json"):
+        tune(run.request(model, loads, name, budget), Quiet(), run.bench)
+        profiles.append(read_profile(run.folder / name))
     rows = []
     for task in run.tasks(model, loads, ("paged",)):
         order = [rival.backend for rival in task.rivals]
-        one, other = (
-            pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (first, again)
-        )
+        one, other = (pick_of(task, Table(entry_of(p, task), order))[1] for p in profiles)
         row = {"shape": str(task.shape), "point": str(task.load), "ratio": 1.0}
         row |= {"first": one.key, "second": other.key}
         if one.key != other.key:
@@ -156,7 +175,13 @@ def repeats(run):
     print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
 
 
-STAGES = {"ahead": ahead, "tune": tunes, "regret": regrets, "repeat": repeats}
+STAGES = {
+    "ahead": ahead,
+    "tune": tunes,
+    "regret": regrets,
+    "repeat": repeats,
+    "others": others,
+}
 
 
 def main():
@@ -167,9 +192,10 @@ def main():
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
     parser.add_argument("--off", help="a workload file of the points off the grid")
-    parser.add_argument("--most", type=int, default=48)
+    parser.add_argument("--most", type=int, default=64)
+    parser.add_argument("--all", type=int, default=0, help="as --most, for what they meet; 0: all")
     parser.add_argument("--jobs", type=int, default=0)
-    parser.add_argument("--repeated", type=int, default=20, help="points of the second tune")
+    parser.add_argument("--repeated", type=int, default=20, help="points that are tuned twice")
     for name, default in (
         ("ahead", "120s"),
         ("tune", "60s"),
@@ -189,6 +215,7 @@ def main():
     with WorkerBench(place, 1, 60.0) as bench:
         run.bench = AheadBench(bench, place, arguments.most)
         run.say(f"{msgspec.json.encode(run.bench.site()).decode()}; {arguments.jobs} jobs")
+        run.bench.remember(run.folder / AHEAD)
         for stage in arguments.stages.split(","):
             STAGES[stage](run)
             run.say(f"{stage} is done")

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-CONTEXTS = (40, 300, 1500, 6000)
+CONTEXTS = (40, 300, 1500, 3500)
 PROMPTS = (33, 500)
 
 

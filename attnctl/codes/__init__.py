@@ -17,7 +17,7 @@ GROUPS = {
     "Intel GPUs, as probed": vendors.INTEL,
     "Visible devices, as probed": probing.VISIBILITY,
     "Software, as probed": probing.SOFTWARE,
-    "The probe itself": probing.PROBE,
+    "The processor and the probe itself": probing.PROBE,
 }
 
 TABLE = {code: row for rows in GROUPS.values() for code, row in rows.items()}

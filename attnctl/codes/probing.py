@@ -113,6 +113,12 @@ SOFTWARE: dict[str, Row] = {
 }
 
 PROBE: dict[str, Row] = {
+    "cpu.numa_policy": (
+        "This process may not bind memory to NUMA nodes",
+        "Docker's default filter of system calls forbids get_mempolicy, set_mempolicy and mbind. "
+        "Engines that place their weights and caches by node then fail, or read across sockets.",
+        "Start the container with --cap-add SYS_NICE.",
+    ),
     "probe.internal": (
         "A part of the probe broke off",
         "Something about this machine that the probe was not written for; the rest is complete.",

@@ -12,7 +12,6 @@ from attnctl.completing import machines
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine
-    from attnctl.probe.host import Host
     from attnctl.render.output import Output
 
 EXAMPLES = """\b
@@ -78,8 +77,8 @@ def command(
 ) -> None:
     output: Output = ctx.obj.output
     if libs or pid is not None:
-        others = {"--machine": machine, "--save": save, "--record": record, "--diff": diff}
-        _show_libraries(output, others, libs, pid, replay, json)
+        files = {"--save": save, "--record": record, "--replay": replay, "--diff": diff}
+        _show_libraries(output, {"--machine": machine, **files}, libs, pid, json)
         return
     _refuse_clashes({"--save": save, "--record": record, "--replay": replay, "--diff": diff})
     shown = not _takes_stdout({"--save": save, "--record": record}, output, json, diff is not None)
@@ -132,7 +131,6 @@ def _show_libraries(
     others: dict[str, str | None],
     libs: bool,
     pid: int | None,
-    replay: str | None,
     json: bool,
 ) -> None:
     from attnctl.exits import InputError
@@ -143,14 +141,9 @@ def _show_libraries(
     if not libs:
         raise InputError("--pid says whose libraries: give it with --libs")
     if given := [name for name, value in others.items() if value is not None]:
-        raise InputError(f"--libs is an answer of its own: leave out {given[0]}")
-    host: Host = RealHost()
-    if replay is not None:
-        from attnctl.taping import replay_of
-
-        host = replay_of(replay)
+        raise InputError(f"--libs asks this machine, and nothing else: leave out {given[0]}")
     try:
-        found = probe_libraries(host, pid)
+        found = probe_libraries(RealHost(), pid)
     except HostError as error:
         raise InputError(f"--pid {pid}: its memory map cannot be read: {error.detail}") from None
     if json:

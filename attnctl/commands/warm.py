@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import profiles
+
 EXAMPLES = """\b
 Examples:
   attnctl warm --profile h200
@@ -26,7 +28,13 @@ setting failed; 2 wrong usage, or a profile that does not read."""
 def command(
     ctx: typer.Context,
     profile: Annotated[
-        str, typer.Option("--profile", metavar="FILE", help="A profile, or the name of one.")
+        str,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            autocompletion=profiles,
+            help="A profile, or the name of one.",
+        ),
     ],
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")

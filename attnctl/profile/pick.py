@@ -25,6 +25,8 @@ DECODE_TOKENS = 8
 FAR = "no point within 4x of it was timed"
 NOT_TIMED = "the profile has no timings for layers of this shape"
 NOTHING = "no backend is eligible"
+BLOCK_SIZE = "block_size"
+"""The knob that is the cache's, which the caller lays out."""
 NO_KNOBS: Mapping[str, int | str | bool] = MappingProxyType({})
 
 
@@ -68,6 +70,20 @@ class Table:
             picks = (pick_at(point, eligible, measured) for point in entry.points)
             self.points = tuple(pick for pick in picks if pick is not None)
         self._rows = {phase: _rows(phase, self.points) for phase in ("prefill", "decode")}
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens in a block of the cache that most of the weight of the timed points asks for.
+
+        One cache serves all points. None: the size that a backend has by itself.
+        """
+        weights: dict[int | None, float] = {}
+        for pick in self.points:
+            if pick.point is not None and pick.evidence == "measured":
+                asked = pick.knobs.get(BLOCK_SIZE)
+                size = asked if type(asked) is int else None
+                weights[size] = weights.get(size, 0.0) + pick.point.weight
+        return max(weights, key=weights.__getitem__, default=None)
 
     def pick(self, phase: str, batch: int, context: int, query: int = 1) -> Pick:
         """The pick of the nearest timed point in log space, within 4x on each axis; else default.

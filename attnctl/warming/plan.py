@@ -24,6 +24,8 @@ from attnctl.warming.values import Job
 
 LEAST_CONTEXT = 16
 LEAST_QUERY = 16
+BEYOND = 4
+"""How far beyond the largest point a pick still serves, as attnctl.profile.pick has it."""
 
 
 class NothingToWarmError(AttnctlError):
@@ -89,7 +91,7 @@ def _jobs(
 
 
 def loads_of(entry: Entry) -> tuple[Load, ...]:
-    """The points that were timed, and the powers of two up to the largest of them on each axis.
+    """The points that were timed, and the powers of two as far as these serve on each axis.
 
     How a kernel is cut follows from the batch's shape, so that batches between two points may run
     variants that neither of them does. A state does not see how long the context is.
@@ -109,10 +111,10 @@ def _decode(entry: Entry) -> Iterator[Load]:
     steps = [one for one in entry.points if one.phase == "decode"]
     if not steps:
         return
-    contexts = _powers(LEAST_CONTEXT, max(one.context for one in steps))
+    contexts = _powers(LEAST_CONTEXT, BEYOND * max(one.context for one in steps))
     if entry.shape.state:
         contexts = contexts[-1:]
-    for batch in _powers(1, max(one.batch for one in steps)):
+    for batch in _powers(1, BEYOND * max(one.batch for one in steps)):
         for context in contexts:
             yield Load(phase="decode", batch=batch, context=context)
 

@@ -44,6 +44,7 @@ def test_each_shell_is_told_commands_options_and_names(shell: str) -> None:
         ("attnctl list GDN", "GDN_ATTN", "FLASH"),
         ("attnctl smoke --op mam", "mamba2", "paged"),
         ("attnctl tune --workload lo", "long-context", "chat"),
+        ("attnctl warm --profile h2", "h200", "zen3"),
         ("attnctl explain kv_", "kv_cache_dtype", "platform"),
         ("attnctl profile show --machine zen", "zen4", "h100"),
     ):

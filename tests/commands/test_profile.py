@@ -327,3 +327,12 @@ def test_a_file_that_nobody_named_and_that_does_not_read_hides_no_other(
     assert f"{own / 'a.json'}: not a profile" in found.err
     assert len(found.err.splitlines()) == 1
     assert str(own / "b.json") in found.out
+
+
+def test_versions_that_nobody_knows_are_said_once() -> None:
+    """Packages that are assumed have no versions, and the profile stays of use."""
+    words = ("--machine", "h200", "--assume-installed", "torch,triton,flash_attn_3")
+    shown = run("select", "--model", LLAMA, *words).out
+    (note,) = [line for line in shown.splitlines() if " is stale" in line]
+    assert note.endswith("; of what is here that is not known")
+    assert note.count("not known") == 1

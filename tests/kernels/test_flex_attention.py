@@ -372,3 +372,27 @@ def test_heads_that_do_not_divide_are_refused() -> None:
     cache = cache_of(batch, 0.0).transpose(1, 2)[:, :, :3]
     with pytest.raises(InputError, match="do not divide by the cache's 3 KV heads"):
         FlexAttention().forward(batch.query, cache, metadata_of(batch), batch.params)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_layout_that_gives_the_same_tensors_is_not_traced_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the cache's own strides are, of which keys and values are views, is not asked."""
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **more: compiler(f, backend="eager", **more))
+    runtime = FlexAttention(True, "cache")
+    counters = torch._dynamo.utils.counters["stats"]
+    before = counters["unique_graphs"]
+    for lengths in ("33+1+17", "90+2"):
+        shape = {"heads": 2, "kv_heads": 1, "head_size": 32, "dtype": "float32"}
+        batch = build(case(queries=lengths, contexts=lengths, **shape))
+        cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+        pages, page, _, width = cache.shape
+        apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+        for one in (apart, cache):
+            found = runtime.forward(batch.query, one, metadata, batch.params)
+            torch.testing.assert_close(
+                found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5
+            )
+    assert counters["unique_graphs"] - before == 1

@@ -193,7 +193,11 @@ def test_a_real_process_shows_what_it_loaded() -> None:
     ("words", "sentence"),
     [
         (("--pid", "1"), "--pid says whose libraries: give it with --libs"),
-        (("--libs", "--save", "x.json"), "--libs is an answer of its own: leave out --save"),
+        (
+            ("--libs", "--save", "x.json"),
+            "--libs asks this machine, and nothing else: leave out --save",
+        ),
+        (("--libs", "--replay", "x.json"), "--libs asks this machine, and nothing else"),
         (("--libs", "--pid", str(2**22 + 7)), "its memory map cannot be read"),
         (("--libs", "--pid", "0"), "its memory map cannot be read"),
     ],

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from attnctl.exits import Exit, InputError
 from attnctl.profile.document import read_profile
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate, Site, Verdict
 from attnctl.tune.session import tune
 from attnctl.tune.settings import Knobs, Setting, Work
 from tests.commands.running import ROOT
@@ -152,6 +153,31 @@ def test_one_size_of_cache_block_serves_all_points(tmp_path: Path) -> None:
     knobs = {point.phase: point.timings[0].knobs for point in entry.points}
     assert knobs["decode"] == {"block_size": 64, "tile": 64}
     assert knobs["prefill"]["block_size"] == 64
+
+
+class Graphic(FakeBench):
+    """A bench whose device has shared memory, as GPUs have."""
+
+    def site(self) -> Site:
+        return msgspec.structs.replace(super().site(), shared_memory_bytes=1 << 16)
+
+
+@pytest.mark.parametrize(("bench", "wanted"), [(FakeBench, None), (Graphic, 64)])
+def test_another_block_must_be_worth_more_on_a_processor(
+    tmp_path: Path, bench: type[FakeBench], wanted: int | None
+) -> None:
+    """Four per cent at every point: a reason on a GPU, and what noise does on a processor."""
+
+    def cost(work: Work, one: Candidate) -> float:
+        return 96.0 if one.page == 64 else 100.0
+
+    output = tmp_path / "p.json"
+    blocks: list[Knobs] = [{}, {"block_size": 64}]
+    made = bench(cost, settings=blocks)
+    tune(request(output, backends=("TRITON_ATTN",)), Silent(), made)
+    (entry,) = read_profile(output).entries
+    found = {point.timings[0].knobs.get("block_size") for point in entry.points}
+    assert found == {wanted}
 
 
 def test_what_a_budget_left_out_stands_in_the_profile_as_one_line(tmp_path: Path) -> None:

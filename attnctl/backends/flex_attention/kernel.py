@@ -110,6 +110,8 @@ class FlexAttention(PackedCache):
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
             self._run = torch.compile(fused, fullgraph=True, dynamic=True)
+        # of a view the tracer asks its base's shape and strides too: data is a view of nothing
+        query, key, value = query.data, key.data, value.data
         # whatever the traced program depends on beyond lengths: another is traced anew, as below
         strides = (query.stride()[1:], key.stride()[1:], value.stride()[1:])
         shapes = (query.shape[1:], key.shape[1::2], value.shape[3], strides)

@@ -18,6 +18,8 @@ from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.gdn_chunks import run as run_long
 from attnctl.kernels.triton.gdn_chunks import worth_it
 from attnctl.kernels.triton.state_rows import (
+    Steps,
+    blocks,
     change,
     check_slots,
     column_slot,
@@ -25,17 +27,17 @@ from attnctl.kernels.triton.state_rows import (
     dense,
     empty,
     keeps_all,
+    power_of_2,
     read_row,
     row_arguments,
     softplus,
-    tile_and_warps,
     tile_rows,
 )
 from attnctl.ops.gdn import NORM_EPSILON, Gdn
 from attnctl.runtime import StateMetadata
 
-FEW_ROWS = 1024, 8
-"""tile and warps: the fastest of eleven pairs for one sequence on an H200."""
+STEP_TILES = Steps(2**19, few=(1024, 8))
+"""The fastest for 1, and for 2 and more sequences of 2**19 elements on an H200."""
 
 
 @triton.jit
@@ -180,7 +182,7 @@ def forward(
     g, beta = dense(inputs.g), inputs.beta
     heads, width_v = v.shape[1], v.shape[2]
     width = q.shape[2]
-    block = triton.next_power_of_2(width)
+    block = power_of_2(width)
     long = STEPS not in knobs and worth_it(inputs, metadata)
     if long:
         ready = msgspec.structs.replace(inputs, q=q, k=k, v=v, g=g)
@@ -188,9 +190,9 @@ def forward(
         if metadata.speculative is None:
             return
     batch = metadata.state_indices.shape[0]
-    tile, warps = tile_and_warps(batch * heads * width_v * block, FEW_ROWS, knobs)
+    tile, warps = STEP_TILES.taken(batch * heads * width_v * block, knobs)
     rows = tile_rows(width_v, block, 8, tile)
-    parts = triton.cdiv(width_v, rows)
+    parts = blocks(width_v, rows)
     gdn_kernel[(heads * parts, batch)](
         q, k, v, g, beta, out, state, constant(inputs.a_log), constant(inputs.dt_bias),
         *row_arguments(metadata),

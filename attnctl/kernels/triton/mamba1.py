@@ -17,6 +17,8 @@ from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.mamba1_scan import KNOBS, worth_it
 from attnctl.kernels.triton.mamba1_scan import run as run_long
 from attnctl.kernels.triton.state_rows import (
+    Steps,
+    blocks,
     change,
     check_slots,
     column_slot,
@@ -24,18 +26,18 @@ from attnctl.kernels.triton.state_rows import (
     dense,
     empty,
     keeps_all,
+    power_of_2,
     read_row,
     row_arguments,
     silu,
     softplus,
-    tile_and_warps,
     tile_rows,
 )
 from attnctl.ops.mamba1 import Mamba1
 from attnctl.runtime import StateMetadata
 
-FEW_ROWS = 512, 4
-"""tile and warps: the fastest of fourteen pairs for one sequence on an H200."""
+STEP_TILES = Steps(2**20, few=(512, 4), many=(1024, 2))
+"""The fastest for 1 to 8, and for 64 and 256 sequences of 2**17 elements on an H200."""
 
 
 @triton.jit
@@ -158,11 +160,11 @@ def forward(
         if metadata.speculative is None:
             return
     channels, size = inputs.a.shape
-    block = triton.next_power_of_2(size)
+    block = power_of_2(size)
     batch = metadata.state_indices.shape[0]
-    tile, warps = tile_and_warps(batch * channels * block, FEW_ROWS, knobs)
+    tile, warps = STEP_TILES.taken(batch * channels * block, knobs)
     part = tile_rows(channels, block, 32, tile)
-    mamba1_kernel[(triton.cdiv(channels, part), batch)](
+    mamba1_kernel[(blocks(channels, part), batch)](
         x, dt, b, c, z, constant(inputs.a), constant(inputs.d), constant(inputs.dt_bias),
         out, state, *row_arguments(metadata),
         x.stride(0), dt.stride(0), b.stride(0), c.stride(0), 0 if z is None else z.stride(0),

@@ -16,6 +16,8 @@ from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.decayed import run as run_long
 from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
+    Steps,
+    blocks,
     change,
     check_slots,
     column_slot,
@@ -23,18 +25,18 @@ from attnctl.kernels.triton.state_rows import (
     dense,
     empty,
     keeps_all,
+    power_of_2,
     read_row,
     row_arguments,
     silu,
     softplus,
-    tile_and_warps,
     tile_rows,
 )
 from attnctl.ops.mamba2 import Mamba2
 from attnctl.runtime import StateMetadata
 
-FEW_ROWS = 2048, 8
-"""tile and warps: the fastest of eleven pairs for one sequence on an H200."""
+STEP_TILES = Steps(2**20, few=(2048, 8))
+"""The fastest for 1, and for 2 and more sequences of 2**20 elements on an H200."""
 
 
 @triton.jit
@@ -182,11 +184,11 @@ def forward(
         )  # fmt: skip
         if metadata.speculative is None:
             return
-    block = triton.next_power_of_2(size)
+    block = power_of_2(size)
     batch = metadata.state_indices.shape[0]
-    tile, warps = tile_and_warps(batch * heads * width * block, FEW_ROWS, knobs)
+    tile, warps = STEP_TILES.taken(batch * heads * width * block, knobs)
     rows = tile_rows(width, block, 8, tile)
-    parts = triton.cdiv(width, rows)
+    parts = blocks(width, rows)
     mamba2_kernel[(heads * parts, batch)](
         x, dt, b, c, z, rate, skip, bias, out, state,
         *row_arguments(metadata),

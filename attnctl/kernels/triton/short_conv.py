@@ -27,10 +27,12 @@ from attnctl.kernels.triton.conv_pieces import (
 from attnctl.kernels.triton.conv_tiles import tiles_kernel
 from attnctl.kernels.triton.state_launch import has_ptx
 from attnctl.kernels.triton.state_rows import (
+    blocks,
     constant,
     dense,
     empty,
     interpreting,
+    power_of_2,
     read_row,
     row_arguments,
 )
@@ -152,19 +154,18 @@ def forward(
     if longest > SHORT and STEPS not in knobs:
         own = {**CHUNKS["short_conv"], **of_chunks(knobs)}
         part, tokens = part_of(channels, own["part"]), own["tokens"]
-        tiles = triton.cdiv(channels, part), rows, triton.cdiv(longest, tokens)
+        tiles = blocks(channels, part), rows, blocks(longest, tokens)
         tiles_kernel[tiles](*arguments, BC=part, BT=tokens, num_warps=own["warps"], **constants)
         return
     part = part_of(channels, knobs.get("tile", PART))
     constants["LAST"] = (
         metadata.speculative is None and state.shape[1] - metadata.num_spec == width - 1
     )
-    short_rows_kernel[triton.cdiv(channels, part), rows](
+    short_rows_kernel[blocks(channels, part), rows](
         *arguments, BC=part, ONE=longest == 1, num_warps=knobs.get("warps", WARPS), **constants
     )
 
 
 def part_of(channels: int, most: int) -> int:
     """Channels of one program; many in the interpreter, where a program costs the same."""
-    whole: int = triton.next_power_of_2(channels)
-    return min(whole, 1024 if interpreting() else most)
+    return min(power_of_2(channels), 1024 if interpreting() else most)

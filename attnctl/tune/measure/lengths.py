@@ -67,17 +67,17 @@ def lay_out(lengths: Lengths, page: int, device: torch.device) -> tuple[list[Pla
     total = sum(counts)
     # as wide as a multiple of 16, as engines have it: Triton compiles other kernels elsewhere
     most = -(-max([1, *counts]) // 16) * 16
-    order = torch.zeros(1, dtype=torch.int32).expand(total)
+    order = torch.randperm(0 if lengths.thin else total * lengths.copies + 1, generator=generator)
     if not lengths.thin:
-        order = torch.randperm(total * lengths.copies + 1, generator=generator).to(torch.int32)
+        row = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        column = torch.cat([torch.arange(count) for count in counts])
     starts = torch.tensor([0, *lengths.queries]).cumsum(0).to(torch.int32)
     lens = torch.tensor(lengths.contexts, dtype=torch.int32)
-    row = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    column = torch.cat([torch.arange(count) for count in counts])
     copies = []
     for copy in range(lengths.copies):
         table = torch.zeros(len(counts), most, dtype=torch.int32)
-        table[row, column] = order[copy * total : (copy + 1) * total]
+        if not lengths.thin:
+            table[row, column] = order[copy * total : (copy + 1) * total].to(torch.int32)
         slots = _new_slots(lengths, table, page)
         moved = (tensor.to(device) for tensor in (table, slots, starts, lens))
         copies.append(Places(*moved))
