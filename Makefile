@@ -22,8 +22,10 @@ lint: $(VENV)/lint.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# the first takes the better part of an hour on one core, and prints the seed
 fuzz: $(VENV)/test.installed
-	$(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
+	nice $(BIN)/python -m tests.fuzz.run --inputs 100000
+	nice $(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
 
 zoo: $(VENV)/test.installed
 	$(BIN)/python tools/zoo.py
@@ -44,6 +46,8 @@ compile-knobs: $(VENV)/test.installed
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py
 	$(BIN)/attnctl list --markdown > docs/support.md
+	$(BIN)/attnctl explain --markdown > docs/codes.md
+	$(BIN)/python tools/screens.py
 	$(BIN)/python tools/blocks.py --write README.md docs/*.md
 
 $(VENV)/%.installed: pyproject.toml tools/pins.py

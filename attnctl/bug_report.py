@@ -65,7 +65,8 @@ def bug_report(
         machine, tape = probed
         made.part("tape.json", "what was asked of the machine; replays", tape, redacted=True)
         made.part("machine.json", "the machine, for select --machine", _machine, machine)
-    made.part("list.json", "what the backends declare", _listed)
+    made.part("libraries.json", "copies of libraries, and what is loaded", _libraries)
+    made.part("list.json", "what the backends declare, and what is usable", _listed, machine)
     if machine is not None:
         for number, path in enumerate(models, 1):
             what = f"the decision for model {number}"
@@ -166,10 +167,23 @@ def _machine(machine: Machine) -> Machine:
     return redact_machine(machine)
 
 
-def _listed() -> Any:
-    from attnctl.matrix import matrix
+def _libraries() -> Any:
+    from attnctl.probe.libraries import probe_libraries
+    from attnctl.probe.realhost import RealHost
 
-    return matrix(_registry())
+    return probe_libraries(RealHost())
+
+
+def _listed(machine: Machine | None) -> Any:
+    from attnctl.matrix import matrix
+    from attnctl.presence import on_machine
+    from attnctl.profile.find import Target
+
+    registry = _registry()
+    table = matrix(registry)
+    if machine is None:  # the probe broke off; what is declared is known all the same
+        return table
+    return on_machine(table, registry, Target(machine, next(iter(machine.gpus), None), 0))
 
 
 def _decided(path: str, machine: Machine) -> Any:

@@ -85,14 +85,15 @@ def _conv_rows(state: State, num_spec: int) -> int:
     raise InputError(f"state type {state.type}: the width of its convolution is not given")
 
 
-def _channels(state: State) -> int | None:
+def channels_of(state: State) -> int | None:
+    """The channels of a convolution without heads, before any split."""
     if state.inner is not None:
         return state.inner
     return state.conv_state[0] if state.conv_state else None
 
 
 def _mamba1(state: State, tp: int, num_spec: int) -> _Shapes:
-    inner = share("intermediate size", _channels(state), tp)
+    inner = share("intermediate size", channels_of(state), tp)
     size = share("state size", state.state_size, 1)
     return ("conv", (_conv_rows(state, 0), inner)), ("ssm", (inner, size))
 
@@ -110,7 +111,7 @@ def _mamba2(state: State, tp: int, num_spec: int) -> _Shapes:
 
 
 def _short_conv(state: State, tp: int, num_spec: int) -> _Shapes:
-    return (("conv", (_conv_rows(state, num_spec), share("channels", _channels(state), tp))),)
+    return (("conv", (_conv_rows(state, num_spec), share("channels", channels_of(state), tp))),)
 
 
 def _linear(state: State, tp: int, num_spec: int) -> _Shapes:

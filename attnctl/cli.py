@@ -27,6 +27,7 @@ COMMANDS = {
     "select": "Which backend serves a model here, and why not the others.",
     "smoke": "Whether each backend's kernels are right on this machine.",
     "tune": "Which backend and settings are fastest here, as a profile.",
+    "warm": "Compiles ahead what a profile names, so that no request waits.",
     "profile": "Profiles of timings: exchanged, shown, compared, checked.",
     "list": "What every backend supports, as declared.",
     "report": "An archive for a bug report, without names and tokens.",
@@ -71,7 +72,11 @@ class Strict:
         for param in ctx.command.params:
             given = ctx.params.get(param.name)
             if given == "" or (isinstance(given, list | tuple) and "" in given):
-                name = param.opts[0] if param.param_type_name == "option" else param.metavar
+                name = (
+                    param.opts[0]
+                    if param.param_type_name == "option"
+                    else param.metavar.strip("[]")
+                )
                 ctx.fail(f"The value of {name} is empty: name something, or leave it out.")
         return super().invoke(ctx)  # type: ignore[misc]
 
@@ -90,7 +95,7 @@ class LazyGroup(Strict, TyperGroup):
     package = "attnctl.commands"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # a shell that asks what may follow
             to_stderr(ctx.get_help() + "\n")
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, args)
@@ -183,12 +188,17 @@ def _root(
     ctx.obj.debug = debug or ctx.obj.debug
 
 
-def run(args: Sequence[str] | None = None, output: Output | None = None) -> int:
-    """Runs one command line and gives its exit code; every error becomes a message here."""
+def run(
+    args: Sequence[str] | None = None, output: Output | None = None, app: Any | None = None
+) -> int:
+    """Runs one command line and gives its exit code; every error becomes a message here.
+
+    app: what build() gave, where many lines are run.
+    """
     session = Session(os.environ.get("ATTNCTL_DEBUG", "") not in ("", "0"))
     try:
         session.output = output or Output()
-        code = build().main(
+        code = (app or build()).main(
             args=None if args is None else list(args),
             prog_name="attnctl",
             obj=session,

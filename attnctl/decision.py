@@ -41,9 +41,10 @@ class Beaten(msgspec.Struct, frozen=True):
 
 
 class Pick(msgspec.Struct, frozen=True, kw_only=True):
-    """The backend chosen. runnable: its kernel is written. note: what the reader must know.
+    """The backend chosen.
 
-    block_size: tokens in a page of its cache; None for state backends and cacheless layers.
+    runnable: its kernel for this layer is written. note: what the reader must know. block_size:
+    tokens in a page of its cache; None for state backends and cacheless layers.
     """
 
     name: str

@@ -20,3 +20,11 @@ class AttnctlError(Exception):
 
 class InputError(AttnctlError):
     """A file, a key or an option that cannot be read or does not make sense."""
+
+
+class NoLayerError(InputError, KeyError):
+    """A layer that a plan does not hold; a mapping's own error too, so that `in` and get() work."""
+
+    def __str__(self) -> str:
+        # a KeyError shows its text in quotes
+        return Exception.__str__(self)

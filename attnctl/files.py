@@ -53,12 +53,25 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def refuse_unwritable(path: str) -> None:
-    """InputError where no file can be written there: its folder is missing, or it is a folder."""
+    """InputError where write_whole could write no file there, before hours of work for it.
+
+    The folder is tried with a file of another name, which is gone again at once: the rights that
+    stat tells say nothing of a folder that no one can write to, as those of /proc.
+    """
     if os.path.isdir(path):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: it is a folder; name a file")
     folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
     if not os.path.isdir(folder):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: its folder does not exist")
+    before = _status(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        return  # a device or a pipe is written to, whatever its folder
+    part = _part_of(folder)
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be written: {reason(error)}; name another file") from error
+    os.unlink(part)  # noqa: PTH108
 
 
 def same_file(one: str, other: str) -> bool:
@@ -92,8 +105,13 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
+def _part_of(folder: str) -> str:
+    """A name in this folder that no other file has."""
+    return os.path.join(folder, f".attnctl-{os.urandom(6).hex()}.part")  # noqa: PTH118
+
+
 def _replace(path: str, data: bytes, before: os.stat_result | None) -> None:
-    part = os.path.join(os.path.dirname(path), f".attnctl-{os.urandom(6).hex()}.part")  # noqa: PTH118, PTH120
+    part = _part_of(os.path.dirname(path))  # noqa: PTH120
     try:
         with open(part, "xb") as file:  # noqa: PTH123
             if before is not None:

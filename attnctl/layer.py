@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from attnctl.arguments import shown
 from attnctl.exits import InputError
 from attnctl.model.spec import LayerGroup, ModelSpec
 
@@ -61,11 +62,23 @@ KV_DTYPES = {
 """KV-cache dtype -> bytes per element, block scales included (nvfp4: 4 bits and 1 byte per 16)."""
 
 
+BOUNDS = {
+    "tp": (1, 1 << 16),
+    "block_size": (1, 1 << 24),
+    "max_model_len": (1, 1 << 40),
+    "speculative_tokens": (0, 1024),
+    "cache_memory": (1, 1 << 50),
+}
+"""Count of Options -> its bounds: far beyond what is run, and near enough to count with."""
+MAY_BE_LEFT = frozenset({"block_size", "max_model_len", "cache_memory"})
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user fixed for this run; None and "auto" leave it to the model and the backend.
 
     backend: kind (or "*") -> the backend that the user demands for it. Raises InputError for a
-    count below 1. speculative_tokens: drafts that a step verifies. cache_memory: bytes.
+    count out of BOUNDS and for words of other types. speculative_tokens: drafts that a step
+    verifies. cache_memory: bytes.
     """
 
     dtype: str | None = None
@@ -79,15 +92,38 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     allow_fallback: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("block_size", "tp", "max_model_len", "cache_memory"):
+        for name, (least, most) in BOUNDS.items():
             count = getattr(self, name)
-            if count is not None and count < 1:
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"{option} {count}: must be 1 or more")
+            if count is None and name in MAY_BE_LEFT:
+                continue
+            said = f"--{name.replace('_', '-')} {shown(count)}"
+            if not isinstance(count, int) or isinstance(count, bool):
+                raise InputError(f"{said}: must be a whole number")
+            if count < least:
+                raise InputError(f"{said}: must be {least} or more")
+            if count > most:
+                raise InputError(f"{said}: must be at most {most}")
+        _check_words(self)
 
     def requested(self, kind: str) -> str | None:
         wanted = dict(self.backend)
         return wanted.get(kind, wanted.get("*"))
+
+
+def _check_words(options: Options) -> None:
+    if not isinstance(options.dtype, str | None):
+        raise InputError(f"--dtype {shown(options.dtype)}: give a name, as bfloat16")
+    if not isinstance(options.kv_cache_dtype, str) or options.kv_cache_dtype not in KV_DTYPES:
+        said = f"--kv-cache-dtype {shown(options.kv_cache_dtype)}"
+        raise InputError(f"{said}: give one of {', '.join(KV_DTYPES)}")
+    pairs = options.backend
+    if not isinstance(pairs, tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
+        for pair in pairs
+    ):
+        raise InputError(
+            f'--backend {shown(pairs)}: give pairs of a kind and a name, as (("*", "TRITON_ATTN"),)'
+        )
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):

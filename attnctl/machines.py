@@ -5,14 +5,17 @@ Loading one machine reads one file; listing the names reads none.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
+from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, read_bytes
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.machine import SCHEMA, Machine
 
 # other spellings of a bundled machine, squashed as `_squash` does -> its file name
@@ -85,11 +88,14 @@ def find(name: str) -> Path | None:
     return folder() / f"{target}.json" if target in known else None
 
 
-def load(source: str) -> Machine:
+def load(source: str | os.PathLike[str]) -> Machine:
     """The machine of a bundled name, or of the file at that path; a name goes before a file.
 
     Raises InputError where neither exists or the file is not a machine that this version can read.
     """
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+    refuse_other("machine", source, str, "the name of a bundled one, or a file")
     path = find(source)
     return _decode(_read(path or Path(source), source), source if path is None else str(path))
 
@@ -116,16 +122,19 @@ def _read(path: Path, source: str) -> bytes:
 
 
 def _decode(data: bytes, where: str) -> Machine:
+    data = unmarked(data, where)
     try:
         _check_schema(msgspec.json.decode(data, type=_Header).schema, where)
-        return msgspec.json.decode(data, type=Machine)
+        machine = msgspec.json.decode(data, type=Machine)
     except msgspec.ValidationError as error:
         raise InputError(_explain(str(error), where)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         reason = str(error).removesuffix(".")
         raise InputError(
             f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
         ) from None
+    refuse_repeated(data, where)
+    return machine
 
 
 def _check_schema(schema: str, where: str) -> None:

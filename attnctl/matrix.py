@@ -19,7 +19,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One backend. Texts are what its rules accept; "" where no rule asks.
 
     features: name -> "yes", "no", or the condition. devices, packages: one text per rule. rivals:
-    installed packages' kernels that may run in place of its own.
+    installed packages' kernels that may run in place of its own. installed, usable: whether its
+    packages are there and whether the device takes it ("yes", "no", "unknown"; "" where no machine
+    was asked); not_usable: the reasons.
     """
 
     name: str
@@ -37,6 +39,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     origin: str
     rivals: tuple[str, ...] = ()
+    installed: str = ""
+    usable: str = ""
+    not_usable: tuple[str, ...] = ()
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
+    """machine: where `installed` and `usable` were asked; "" for nowhere."""
+
     schema: str = SCHEMA
+    machine: str = ""
     rows: tuple[Row, ...]
     orders: tuple[Order, ...]
     broken: tuple[Broken, ...] = ()
@@ -84,7 +92,7 @@ def _row(backend: Backend) -> Row:
         packages=_each(backend, "package_missing", "flash_version"),
         head_sizes="; ".join(_each(backend, "head_size", "mla_dims", "head_size_512")),
         dtypes="; ".join(_each(backend, "dtype")),
-        kv_cache_dtypes="; ".join(_each(backend, "kv_cache_dtype")),
+        kv_cache_dtypes="; ".join((*_each(backend, "kv_cache_dtype"), *_unwritten(backend))),
         blocks=_blocks(backend),
         features={
             rule.code: rule.wanted or "if its rule is met"
@@ -96,6 +104,11 @@ def _row(backend: Backend) -> Row:
         origin=backend.origin,
         rivals=tuple(rival.name for rival in backend.rivals),
     )
+
+
+def _unwritten(backend: Backend) -> tuple[str, ...]:
+    names = backend.unwritten_caches
+    return (f"the kernel for {' and '.join(names)} is planned",) if names else ()
 
 
 def _platforms(backend: Backend) -> tuple[str, ...]:

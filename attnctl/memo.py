@@ -69,7 +69,7 @@ class Memo:
         found = self._found.get(key)
         if found is None:
             self._kept += [backend, value, part]
-            findings = tuple(f for rule in rules if (f := _answer(rule, subject)) is not None)
+            findings = tuple(f for rule in rules if (f := answer_of(rule, subject)) is not None)
             found = self._found[key] = Answers(findings, _all_met(findings))
         return found
 
@@ -83,7 +83,7 @@ class Memo:
             if key in shared:
                 finding = shared[key]
             else:
-                finding = shared[key] = _answer(rule, subject)
+                finding = shared[key] = answer_of(rule, subject)
             if finding is not None:
                 findings.append(finding)
         return findings
@@ -104,7 +104,8 @@ def _all_met(findings: Iterable[Finding]) -> bool:
     return True
 
 
-def _answer(rule: Rule, subject: Subject) -> Finding | None:
+def answer_of(rule: Rule, subject: Subject) -> Finding | None:
+    """What a rule says; unknown where it raises."""
     try:
         return rule.check(subject)
     except Exception as error:  # a plug-in's rule may raise anything: that is "could not tell"

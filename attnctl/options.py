@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import isnan, nan
 
 import msgspec
 
 from attnctl.exits import InputError
-from attnctl.layer import KV_DTYPES, OPS, Options, layer_of
+from attnctl.layer import BOUNDS, KV_DTYPES, OPS, Options, layer_of
 from attnctl.model.spec import ModelSpec
 from attnctl.nearest import did_you_mean
 from attnctl.registry import Registry
@@ -25,7 +26,6 @@ DTYPES = {
     "float": "float32",
 }
 _SHORT_KV_DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
-MOST_DRAFTS = 1024
 KINDS = (*OPS, "recurrent_other")
 # what engines select a backend for; the kind of a state fixes its own
 SELECTED_OPS = ("paged", "diffkv", "mla", "mla_sparse")
@@ -53,10 +53,10 @@ def read_options(
     return Options(
         dtype=None if dtype is None else _dtype(dtype),
         kv_cache_dtype=_kv_cache_dtype(kv_cache_dtype),
-        block_size=_positive("--block-size", block_size),
-        tp=_positive("--tp", tp) or 1,
-        max_model_len=_positive("--max-model-len", max_model_len),
-        speculative_tokens=_drafts(speculative_tokens),
+        block_size=block_size,
+        tp=tp,
+        max_model_len=max_model_len,
+        speculative_tokens=speculative_tokens,
         cache_memory=None if cache_memory is None else _bytes("--cache-memory", cache_memory),
         backend=_demands(backend, registry, engine_backends),
         allow_fallback=allow_fallback,
@@ -153,12 +153,6 @@ def _known(option: str, word: str, known: Collection[str], what: str) -> str:
     raise InputError(f"{option} {word}: no such {what}.{hint}")
 
 
-def _drafts(count: int) -> int:
-    if not 0 <= count <= MOST_DRAFTS:
-        raise InputError(f"--speculative-tokens {count}: must be 0 to {MOST_DRAFTS}")
-    return count
-
-
 def _bytes(option: str, text: str) -> int:
     """The bytes that "40GiB", "40G" or "42949672960" say: powers of 1024, as engines read them."""
     number = text.strip().lower()
@@ -171,13 +165,13 @@ def _bytes(option: str, text: str) -> int:
     try:
         count = float(number) * 1024**power
     except ValueError:
-        count = 0.0
-    if not 1 <= count < 2**60:
-        raise InputError(f"{option} {text!r}: give a size, as 40GiB")
+        count = nan
+    if isnan(count):
+        raise InputError(f"{option} {text!r}: not a size; give one, as 40GiB")
+    if count < 1:
+        raise InputError(f"{option} {text!r}: must be more than 0 bytes, as 40GiB")
+    if count > BOUNDS["cache_memory"][1]:
+        raise InputError(
+            f"{option} {text!r}: more than any device has (1024TiB); is the unit right?"
+        )
     return int(count)
-
-
-def _positive(option: str, number: int | None) -> int | None:
-    if number is not None and number < 1:
-        raise InputError(f"{option} {number}: must be 1 or more")
-    return number

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from attnctl.arguments import refuse_other, shown
 from attnctl.decision import Decision
-from attnctl.exits import InputError
+from attnctl.exits import InputError, NoLayerError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
@@ -31,7 +32,7 @@ from attnctl.profile.document import shape_of
 from attnctl.profile.hashes import KernelHashes, kernel_hashes
 from attnctl.profile.live import live, stated
 from attnctl.profile.match import match
-from attnctl.profile.pick import Pick, Picker, Table
+from attnctl.profile.pick import Pick, Picker, Table, phase_of
 from attnctl.profile.shelf import Shelf
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LATENT = ("mla", "mla_sparse")
-DECODE_TOKENS = 8
-"""New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 REMEMBERED = 4096
 """Batch shapes whose pick is kept."""
 
@@ -67,11 +66,14 @@ class LayerPlan:
     def __init__(self, layer: Layer, decision: Decision, registry: Registry, table: Table) -> None:
         if decision.pick is None:
             raise InputError(_none(decision))
+        if not decision.pick.runnable:
+            raise InputError(f"{decision.pick.name}: {decision.pick.note}")
         self.layer = layer
         self.decision = decision
         self._registry = registry
         self._table = table
         self.runtime = open_backend(decision.pick.name, registry)
+        self._block = _block(layer, decision, registry, table)
         self._runtimes: dict[tuple[Any, ...], Any] = {}
         self._picks: dict[tuple[int, int, int], tuple[Any, Pick]] = {}
 
@@ -86,8 +88,8 @@ class LayerPlan:
 
     @property
     def block_size(self) -> int | None:
-        """Tokens in a page of the cache; None where states are kept."""
-        return self.decision.pick.block_size if self.decision.pick else None
+        """Tokens in a page of the cache, the profile's where it asks for one; None for states."""
+        return self._block
 
     def pick(self, batch: int, context: int, query: int) -> Pick:
         """What runs B sequences of S context tokens with so many new ones each, and why."""
@@ -166,8 +168,7 @@ class LayerPlan:
         if found is None:
             if len(self._picks) >= REMEMBERED:
                 self._picks.clear()
-            phase = "decode" if query <= DECODE_TOKENS else "prefill"
-            pick = self._table.pick(phase, batch, key[1], query)
+            pick = self._table.pick(phase_of(query), batch, key[1], query)
             found = self._picks[key] = self._runtime(pick), pick
         return found
 
@@ -188,7 +189,21 @@ class Plan(Mapping[int, LayerPlan]):
         self._layers = {index: one for one in groups for index in one.layer.group.layers}
 
     def __getitem__(self, layer: int) -> LayerPlan:
-        return self._layers[layer]
+        """The plan of a layer. NoLayerError: none of that index holds attention or a state."""
+        try:
+            return self._layers[layer]
+        except (KeyError, TypeError):
+            raise NoLayerError(self._absent(layer)) from None
+
+    def _absent(self, layer: object) -> str:
+        known = sorted(self._layers)
+        if not known:
+            return f"layer {shown(layer)}: the model has no layers that hold attention or a state"
+        more = ", though not all of them" if len(known) <= known[-1] - known[0] else ""
+        return (
+            f"layer {shown(layer)}: the plan holds layers {known[0]} to {known[-1]}{more}; "
+            "ask with one of list(plan)"
+        )
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._layers))
@@ -210,22 +225,21 @@ def plan(
 
     model: what attnctl.read_model takes. machine: this one where none is given. profile: a file or
     a read one; without it ATTNCTL_PROFILE, the user's and the bundled profiles are searched, and
-    "none" leaves all of them out. InputError: no backend is eligible for a group of layers.
+    "none" leaves all of them out. device: its logical index, as --device takes it. InputError: no
+    backend is eligible for a group of layers, or an argument makes no sense.
     """
     from attnctl.model import read_model
     from attnctl.registry import load
 
     registry = registry or load()
-    options = options or Options()
+    options = Options() if options is None else options
     spec = model if isinstance(model, ModelSpec) else read_model(model)
+    if profile is not None:
+        refuse_other("profile", profile, (str, os.PathLike, Profile), 'a file, a Profile or "none"')
     if machine is None:
         from attnctl.probe import probe
 
         machine = probe()
-    elif not isinstance(machine, Machine):
-        raise InputError(
-            f"machine {machine!r}: give a Machine, as attnctl.machines.load({str(machine)!r})"
-        )
     decisions = select_model(spec, machine, registry, options, device=device)
     found, notes = _timings(profile, machine, device, registry)
     picker = Picker(found)
@@ -300,6 +314,20 @@ def _same_cache(one: str, other: str, decision: Decision, registry: Registry) ->
         except (InputError, ImportError):
             return False
     return bool(shapes[0] == shapes[1])
+
+
+def _block(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
+    """The profile's size, if the user named none and the decision's backend takes it."""
+    pick, asked = decision.pick, table.block_size
+    own = pick.block_size if pick else None
+    if pick is None or own is None or asked is None or layer.block_size is not None:
+        return own
+    widths = _widths(decision.op, decision.group, layer.kv_heads)
+    try:
+        open_backend(pick.name, registry).cache_shape(1, asked, *widths)
+    except InputError:
+        return own
+    return asked
 
 
 def _widths(op: str | None, group: LayerGroup, kv_heads: int | None) -> tuple[int | None, ...]:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from attnctl.layer import Layer
 from attnctl.requirements.ranks import tensor_parallel
 from attnctl.requirements.rule import Rule, Subject
 
@@ -49,6 +50,9 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...]
 
 
+Kernel = Literal["bundled", "adapter", "planned"]
+
+
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
     """One way to compute some operations: what it needs, where it stands, what it caches.
 
@@ -59,6 +63,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block that it asks for where the user fixes none. offset_bits: of the offsets with which its
     kernel reaches into the cache; None where the library that it calls does not say.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
+    unwritten_caches: cache dtypes that its rules take, as the backend of its name in serving
+    engines does, and that the kernel here does not: it is picked for them, and not runnable.
     beside: the backend whose kernels compute what a library behind this one has not: the prefill
     and the merge of latent attention, and its indexer.
     rivals: kernels of installed packages that open_backend takes by name, and that may be timed.
@@ -77,7 +83,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block_multiple_on: dict[str, int] = {}
     prefers_block: int | None = None
     offset_bits: Literal[32, 64, None] = None
-    kernel: Literal["bundled", "adapter", "planned"] = "planned"
+    kernel: Kernel = "planned"
+    unwritten_caches: tuple[str, ...] = ()
     beside: str = ""
     rivals: tuple[Rival, ...] = ()
     origin: str = BUILT_IN
@@ -87,6 +94,13 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
         """Sizes of which a cache block must be a multiple of one; (): any size will do."""
         multiple = self.block_multiple_on.get(platform, self.block_multiple)
         return (multiple,) if multiple else self.block_sizes
+
+    def kernel_for(self, layer: Layer) -> Kernel:
+        """Its kernel for this layer: "planned" too for a cache that only its rules take."""
+        cached = layer.group.needs_kv_cache
+        return (
+            "planned" if cached and layer.kv_cache_dtype in self.unwritten_caches else self.kernel
+        )
 
     def rank(self, subject: Subject) -> Rank | None:
         """Its place in the default order for this machine and layer; None: not in the order."""

@@ -18,6 +18,7 @@ from attnctl.trials import Ready, Trial
 START_LIMIT_S = 120.0
 LINE_LIMIT_BYTES = 1 << 20
 TAIL_BYTES = 4000
+READS = 64
 
 
 class Worker:
@@ -83,12 +84,18 @@ class Worker:
         return found
 
     def _drain(self) -> None:
-        """Keeps the end of what the child printed, so that a flood neither blocks nor grows."""
-        try:
-            while chunk := os.read(self._log_read, 65536):
-                self._log = (self._log + chunk)[-TAIL_BYTES:]
-        except BlockingIOError:
-            pass
+        """Keeps the end of what the child printed, so that a flood neither blocks nor grows.
+
+        A child may print faster than it is read: after some reads its limits are looked at again.
+        """
+        for _ in range(READS):
+            try:
+                chunk = os.read(self._log_read, 65536)
+            except BlockingIOError:
+                return
+            if not chunk:
+                return
+            self._log = (self._log + chunk)[-TAIL_BYTES:]
 
     def death(self) -> str:
         """How the child ended, with the last line that it printed."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 
 if TYPE_CHECKING:
@@ -173,10 +174,10 @@ def open_backend(name: str, registry: Registry | None = None, *, kernel: str = "
     kernel: a rival of the backend's own ("fla" for GDN_ATTN), "" for its own. InputError: no such
     backend or kernel, or its kernel is not written yet.
     """
-    if registry is None:
-        from attnctl.registry import load
+    from attnctl.registry import Registry, load
 
-        registry = load()
+    registry = load() if registry is None else registry
+    refuse_other("registry", registry, Registry, "what attnctl.load_registry() returns")
     backend = registry.get(name)
     if backend is None:
         known = ", ".join(sorted(b.name for b in registry.backends))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attnctl.arguments import refuse_no_index, refuse_other
 from attnctl.decision import NOT_TIMED, Beaten, Candidate, Decision, Evidence, Pick
 from attnctl.exits import InputError
 from attnctl.layer import Layer, Options
@@ -39,7 +40,12 @@ def select_model(
     device: int = 0,
     profile: Profile | None = None,
 ) -> tuple[Decision, ...]:
-    """One decision per group of layers of a model, in the model's order."""
+    """One decision per group of layers of a model, in the model's order.
+
+    Raises InputError where the machine has no such device, or an argument is of another type.
+    """
+    refuse_other("spec", spec, ModelSpec, "what attnctl.read_model returns")
+    _check(machine, registry, options)
     memo = memo or Memo()
     layers = (memo.layer(spec, group, options) for group in spec.groups)
     return tuple(
@@ -63,6 +69,8 @@ def select(
     Raises InputError where the machine has no such device.
     profile: one that fits the device (attnctl.profile.match); it may reorder what is eligible.
     """
+    refuse_other("layer", layer, Layer, "what attnctl.layer.layer_of returns")
+    _check(machine, registry, options)
     subject = subject_of(machine, layer, device)
     if layer.group.kind == "none":
         return _decision(layer, None, ())
@@ -78,6 +86,15 @@ def select(
         return _decide_request(requested, layer, scored, best, subject, options)
     notes = (NOT_TIMED,) if order is None and _is_untimed(profile, layer) else ()
     return _decision(layer, best, tuple(candidate for _, candidate, _ in scored), notes=notes)
+
+
+def _check(machine: Machine, registry: Registry, options: Options) -> None:
+    wanted = f"a Machine, as attnctl.machines.load({str(machine)!r})"
+    if not isinstance(machine, str):
+        wanted = "a Machine, as attnctl.probe() returns"
+    refuse_other("machine", machine, Machine, wanted)
+    refuse_other("registry", registry, Registry, "what attnctl.load_registry() returns")
+    refuse_other("options", options, Options, "attnctl.Options(...)")
 
 
 def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> Order | None:
@@ -108,6 +125,7 @@ def eligible_names(decision: Decision) -> tuple[str, ...]:
 
 def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
     """What the rules look at; InputError where the machine has no such device."""
+    refuse_no_index("device", device)
     gpus = machine.gpus
     count = len(gpus) or 1  # a machine without a GPU is its processor, device 0
     if not 0 <= device < count:
@@ -127,7 +145,7 @@ def _score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
         candidate = Candidate(
             name=backend.name,
             ok=ok,
-            kernel=backend.kernel,
+            kernel=backend.kernel_for(subject.layer),
             place=rank.place if rank else None,
             findings=findings,
         )
@@ -179,7 +197,7 @@ def _beaten(entry: Scored, winner: Rank | None, order: Order | None) -> Beaten:
 def _as_pick(
     backend: Backend, evidence: Evidence, why: str, beat: tuple[Beaten, ...], subject: Subject
 ) -> Pick:
-    planned = backend.kernel == "planned"
+    planned = backend.kernel_for(subject.layer) == "planned"
     return Pick(
         name=backend.name,
         evidence=evidence,
@@ -188,8 +206,13 @@ def _as_pick(
         is_ssm=backend.is_ssm,
         runnable=not planned,
         block_size=block_of(backend, subject.layer, subject.platform),
-        note="not runnable yet: its kernel is planned" if planned else "",
+        note=_planned_note(backend, subject.layer) if planned else "",
     )
+
+
+def _planned_note(backend: Backend, layer: Layer) -> str:
+    which = f" for a cache in {layer.kv_cache_dtype}" if backend.kernel != "planned" else ""
+    return f"not runnable yet: its kernel{which} is planned"
 
 
 DEFAULT_BLOCK = 16

@@ -14,7 +14,7 @@ from attnctl.machine import Machine
 from attnctl.memo import Memo
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.nearest import did_you_mean
-from attnctl.profile.pick import Picker, Table
+from attnctl.profile.pick import DECODE_TOKENS, Picker, Table, phase_of
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
 from attnctl.select import eligible_names, select
@@ -30,6 +30,8 @@ HEAD_STEP = 8
 STEPS = 8
 """Looks per octave of a length; grids of timed points are coarser, and breaks are bisected."""
 LIMIT = 1 << 24
+CONTEXT = 4096
+"""Tokens of context where nobody says how many."""
 DIGITS = 8
 WIDEST = 4096
 """The largest head size that is tried: each one is a selection of its own."""
@@ -37,15 +39,23 @@ EXAMPLE = "as in --sweep context=1..131072,batch=8,phase=decode"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """One axis from low to high, and the workload beside it."""
+    """One axis from low to high, and the workload beside it.
+
+    phase: "" for what so many new tokens are in the library.
+    """
 
     axis: str
     low: int
     high: int
-    phase: str = "decode"
+    phase: str = ""
     batch: int = 1
-    context: int = 4096
+    context: int = CONTEXT
     query: int = 1
+
+    @property
+    def most_new(self) -> int:
+        """The most new tokens of a sequence that are asked about."""
+        return self.high if self.axis == "query" else self.query
 
 
 def read_ask(text: str) -> Ask:
@@ -69,11 +79,46 @@ def read_ask(text: str) -> Ask:
             raise InputError(f"--sweep {text}: {part!r} is no range and no setting: {EXAMPLE}")
     if "axis" not in fields:
         raise InputError(f"--sweep {text}: no range; {EXAMPLE}")
-    if fields["axis"] == HEAD_SIZE and fields["high"] > WIDEST:
+    if fields["axis"] == HEAD_SIZE:
+        _check_head_sizes(text, fields)
+    ask = msgspec.convert({**_defaults(fields), **fields}, Ask)
+    _check_lengths(text, ask)
+    return ask
+
+
+def _check_head_sizes(text: str, fields: dict[str, Any]) -> None:
+    if fields["high"] > WIDEST:
         raise InputError(f"--sweep {text}: head sizes go up to {WIDEST}; {EXAMPLE}")
-    if fields.get("phase") == "prefill":
-        fields.setdefault("query", fields.get("context", 4096))
-    return msgspec.convert(fields, Ask)
+    for name in ("phase", *LENGTHS):
+        if name in fields:
+            raise InputError(
+                f"--sweep {text}: {name} has no say along head_size, where the rules alone decide: "
+                "leave it out"
+            )
+
+
+def _defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """A context that holds the new tokens, and a prefill of the whole of it."""
+    new = fields["high"] if fields["axis"] == "query" else fields.get("query", 1)
+    found = {"context": max(CONTEXT, new)}
+    if fields.get("phase") == "prefill" and fields["axis"] != "query":
+        context = fields.get("context", found["context"])
+        found["query"] = min(fields["high"], context) if fields["axis"] == "context" else context
+    return found
+
+
+def _check_lengths(text: str, ask: Ask) -> None:
+    new, most = ask.most_new, ask.high if ask.axis == "context" else ask.context
+    if new > most:
+        raise InputError(
+            f"--sweep {text}: {new} new tokens are more than the context of {most}, which counts "
+            "them: give a longer context"
+        )
+    if ask.phase == "decode" and new > DECODE_TOKENS:
+        raise InputError(
+            f"--sweep {text}: a decoding step has at most {DECODE_TOKENS} new tokens, found {new}: "
+            "say phase=prefill, or leave it out"
+        )
 
 
 def map_group(decision: Decision, layer: Layer, profile: Profile | None) -> tuple[Mapped, ...]:
@@ -117,9 +162,9 @@ def sweep_group(
 
     def picked(value: int) -> Span:
         work = {**{name: getattr(ask, name) for name in LENGTHS}, ask.axis: value}
-        if ask.phase == "prefill" and ask.axis == "context":
-            work["query"] = min(work["query"], value)
-        pick = table.pick(ask.phase, work["batch"], work["context"], work["query"])
+        work["query"] = min(work["query"], work["context"])
+        phase = ask.phase or phase_of(work["query"])
+        pick = table.pick(phase, work["batch"], work["context"], work["query"])
         return Span(
             axis=ask.axis,
             first=value,

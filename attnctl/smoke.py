@@ -35,6 +35,15 @@ def _masked_values(subject: Subject) -> Finding:
 # asked of adapters alone, and of cases with poison alone
 MASKED_VALUES = Rule("masked_values", "machine", _masked_values, wanted="kernels of ours")
 
+
+def _planned(subject: Subject) -> Finding:
+    stored = subject.layer.kv_cache_dtype
+    return unmet("kernel", f"a kernel for a cache in {stored}", "a planned one, not written yet")
+
+
+# asked where the backend's rules take a cache that its kernel does not
+PLANNED = Rule("kernel", "layer", _planned, wanted="a kernel for this cache")
+
 NO_KERNELS = Rule(
     "interpret",
     "machine",
@@ -88,22 +97,20 @@ def sorted_by_rules(
 ) -> tuple[tuple[str, ...], tuple[Trial, ...]]:
     """The texts of the cases that every rule takes on a device, and the others with reasons."""
     runnable, refused, rules = [], [], tuple(rules)
-    for asked in wanted:
-        one = _paged_for(asked, backend, machine.platform)
+    for case in wanted:
+        one = _paged_for(case, backend, machine.platform)
         subject = subject_of(machine, layer_for(one), index)
         poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
-        reasons = tuple(_reasons((*rules, MASKED_VALUES) if poisoned else rules, subject))
+        asked = [*rules, *([MASKED_VALUES] if poisoned else [])]
+        if backend.kernel_for(subject.layer) == "planned":
+            asked.append(PLANNED)
+        reasons = tuple(_reasons(asked, subject))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
             refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
         else:
             runnable.append(one.text)
     return tuple(runnable), tuple(refused)
-
-
-def thinned(plan: Plan) -> Plan:
-    """Every fourth case that the backend runs, one at least where it runs any."""
-    return msgspec.structs.replace(plan, runnable=plan.runnable[::4])
 
 
 def takes(backend: Backend, case: Case) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -12,19 +11,17 @@ from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
 from attnctl.registry import Backend, Registry
-from attnctl.side_by_side import side_by_side
 from attnctl.smoke import (
     Plan,
     plan,
     refuse_untaken,
     report,
-    run_plan,
     runnable_backends,
     summary,
-    thinned,
     with_imports,
 )
 from attnctl.smoke_place import read_place
+from attnctl.smoke_streams import run_plans_here
 from attnctl.trials import Ready, SmokeReport, Trial
 
 LONGEST_CASE_S = 86_400.0
@@ -110,7 +107,9 @@ def prepare(request: Request) -> Prepared:
     place = None if request.device is None else read_place(request.device, machine)
     plans = [plan(one, machine, cases, place) for one in backends]
     if request.quick and not request.cases:  # a case that was named is wanted
-        plans = [thinned(one) for one in plans]
+        from attnctl.smoke_quick import quick
+
+        plans = quick(plans)
     if request.every and (request.ops or request.model is not None):
         # of the others nothing was asked
         plans = [one for one in plans if one.runnable or one.refused] or plans
@@ -120,10 +119,9 @@ def prepare(request: Request) -> Prepared:
 def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepared:
     from attnctl.compiling.baseline import read_report
     from attnctl.compiling.plan import plan_for
-    from attnctl.compiling.targets import NINE, read_targets
+    from attnctl.compiling.targets import read_targets
 
-    text = request.targets or ""
-    targets = read_targets(NINE if text.strip().lower() == "all" else text)
+    targets = read_targets(request.targets or "")
     earlier = None if request.baseline is None else read_report(request.baseline)
     asked = _cases(request) if request.cases or request.model is not None else None
     if asked is not None:
@@ -161,33 +159,14 @@ def run(prepared: Prepared) -> SmokeReport:
 def _trials(prepared: Prepared, said: list[Ready]) -> Iterator[tuple[int, Trial]]:
     request = prepared.request
     if request.targets is None:
-        yield from _run(prepared)
+        yield from run_plans_here(
+            prepared.plans, request.timeout_s or CASE_S, _children(), twice=request.twice
+        )
         return
     from attnctl.compiling.run import run_plans
 
     timeout_s = request.timeout_s or (EVERY_KNOB_S if request.every_knob else COMPILE_S)
     yield from run_plans(prepared.plans, timeout_s, _children(), said.append)
-
-
-def _run(prepared: Prepared) -> Iterator[tuple[int, Trial]]:
-    """Interpreted plans side by side, since each keeps one core busy; then one after the other."""
-    request = prepared.request
-    timeout_s = request.timeout_s or CASE_S
-
-    def trials(waiting: deque[tuple[int, Plan]]) -> Iterator[tuple[int, Trial]]:
-        while waiting:
-            try:
-                place, one = waiting.popleft()
-            except IndexError:  # another took the last one meanwhile
-                return
-            for trial in run_plan(one, timeout_s, twice=request.twice):
-                yield place, trial
-
-    numbered = list(enumerate(prepared.plans))
-    interpreted = deque((n, one) for n, one in numbered if one.level == "interpret")
-    children = min(_children(), len(interpreted))
-    yield from side_by_side([trials(interpreted) for _ in range(children)])
-    yield from trials(deque((n, one) for n, one in numbered if one.level != "interpret"))
 
 
 def _compiled(prepared: Prepared, found: SmokeReport, said: Sequence[Ready]) -> SmokeReport:

@@ -7,7 +7,7 @@ that the module sets narrow it:
 
     BACKENDS = ("MY_ATTN",)      only these, built-in ones too
     CASES = ("paged(window=7)",) only these cases, as smoke prints them
-    QUICK = True                 every fourth case
+    QUICK = True                 each phase and each kind of option once
     TIMEOUT_S = 60.0             limit of one case
     DETERMINISTIC = False        results may differ between two runs, as those of atomic sums do
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from attnctl.layer import KV_DTYPES, Layer, Options, layer_of
+from attnctl.layer import BOUNDS, KV_DTYPES, Layer, Options, layer_of
 from attnctl.machine import Machine, Package
 from attnctl.memo import Memo
 from attnctl.model.spec import LayerGroup, ModelSpec
@@ -93,7 +93,7 @@ def _option_trials(layer: Layer, options: Options, machine: Machine) -> Iterator
     if options.backend:
         yield "no --backend", (_with(options, backend=()), machine)
     for ranks in dict.fromkeys((1, options.tp // 2, 2 * options.tp)):
-        if ranks not in (0, options.tp):
+        if ranks != options.tp and 1 <= ranks <= BOUNDS["tp"][1]:
             yield f"--tp {ranks}", (_with(options, tp=ranks), machine)
 
 

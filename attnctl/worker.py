@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from importlib.util import find_spec
 from threading import Thread
 from typing import IO
 
@@ -18,6 +19,7 @@ import msgspec
 from attnctl.trials import Ready, Status, Trial
 
 PARENT_CHECK_S = 0.5
+NO_NUMPY = "Triton's interpreter computes with NumPy, which is not installed: pip install numpy"
 
 
 def main(arguments: list[str]) -> int:
@@ -30,14 +32,26 @@ def main(arguments: list[str]) -> int:
         _import_each(arguments[1:], answers)
         return 0
     backend, device = arguments[:2]
-    if device == "interpret":
-        os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
+    _settle(device)
+    if device == "interpret" and find_spec("numpy") is None:
+        say(answers, Ready(ok=False, detail=NO_NUMPY))
+        return 1
     try:
         _serve(backend, device, answers, twice="twice" in arguments[2:])
     except Exception as error:  # the parent turns it into a sentence
         say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
+
+
+def _settle(device: str) -> None:
+    """What torch and triton read of the environment when they are imported."""
+    # small cases side by side: threads that spin while they wait take the others' processors
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if device == "interpret":
+        os.environ["TRITON_INTERPRET"] = "1"
+        # the interpreter is one thread of Python: others of torch would only wait beside it
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def private_answers() -> IO[bytes]:

@@ -37,6 +37,13 @@ FLEX = (
     {"head_size": 192, "head_size_v": 128, "heads": 4, "kv_heads": 1},
     {"head_size": 80, "heads": 8, "kv_heads": 8, "dtype": "bfloat16"},
     {"page": 272, "dtype": "bfloat16"},
+    {"window": 7, "poison": True},
+    {"chunk": 24, "poison": True, "page": 48},
+    {"causal": False, "window": 6, "window_right": 5, "poison": True},
+    {"layout": "HND", "window": 7, "poison": True},
+    {"head_size": 256, "dtype": "float32", "page": 128},
+    {"head_size": 512, "heads": 2, "kv_heads": 1, "page": 64, "dtype": "bfloat16"},
+    {"head_size": 512, "heads": 2, "kv_heads": 1, "page": 64, "dtype": "float32"},
 )
 
 

@@ -331,7 +331,7 @@ def time_group(name, shapes, pages, ceilings, fa3, vllm, *, graph, rows, **sizes
             row |= {f"{n}_graph": milliseconds(call, graph=True) for n, call in calls.items()}
         row["plan"] = (
             f"{chosen.kernel} {chosen.rows}x{chosen.tile} w{chosen.warps} s{chosen.stages} "
-            f"seg{chosen.segments} desc{int(chosen.descriptors)}"
+            f"seg{chosen.segments} desc{int(chosen.descriptors)} groups{int(chosen.groups)}"
         )
         report(row, batch)
         rows.append(row)

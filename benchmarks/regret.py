@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import median
 
 import msgspec
+from ahead import candidates_of
 
 from attnctl.layer import Options
 from attnctl.model import read_model
@@ -36,24 +37,27 @@ from attnctl.registry import load
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
+from attnctl.tune.noise import levelled
+from attnctl.tune.race import Entrant
 from attnctl.tune.run import run_tasks
-from attnctl.tune.search import Entrant, Judge
+from attnctl.tune.search import Judge
 from attnctl.tune.session import Request, _jobs, _place
 from attnctl.tune.settings import BLOCK_SIZE
 from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
 FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
+PAIRS = 120
 
 OFF_GRID = {
-    # chat's grid is 1, 4, 16 .. by 256, 1024 ..; none of these is on it
+    # none of chat's batches, and none of its contexts
     "large": (
-        ("decode", 2, 700, 1),
+        ("decode", 3, 700, 1),
         ("decode", 7, 3000, 1),
-        ("decode", 24, 1500, 1),
-        ("decode", 40, 6000, 1),
+        ("decode", 20, 1500, 1),
+        ("decode", 36, 6000, 1),
         ("decode", 150, 600, 1),
         ("prefill", 1, 300, 300),
         ("prefill", 1, 3000, 3000),
@@ -82,24 +86,6 @@ class Quiet:
         print(f"  {step.done}/{step.total} {step.task.load}: {shown}", flush=True)
 
 
-def candidates_of(task, bench):
-    """Every backend with every setting, the defaults first."""
-    found = []
-    for rival in task.rivals:
-        work = msgspec.structs.replace(task.work, page=rival.page)
-        settings = bench.settings(work, rival.backend)
-        if isinstance(settings, Verdict):
-            print(f"   {rival.backend}: {settings.detail}", flush=True)
-            continue
-        for place, one in enumerate(settings):
-            page = int(one.knobs.get(BLOCK_SIZE, rival.page))
-            candidate = Candidate(
-                backend=rival.backend, knobs=one.knobs, kernel=one.kernel, page=page
-            )
-            found.append(Entrant(candidate, place, 0.0))
-    return sorted(found, key=lambda one: one.place != 0)
-
-
 def pick_of(task, table):
     """The candidate that the profile names for this point."""
     load = task.load
@@ -117,7 +103,9 @@ def exhaust(task, bench, judge, table, end):
     """One row: the pick, the default and the fastest of all, timed in turns."""
     pick, chosen = pick_of(task, table)
     default = Candidate(backend=task.rivals[0].backend, page=task.rivals[0].page)
-    good, _ = judge.sift(bench, task, candidates_of(task, bench), None)
+    asked = [Entrant(one, place, 0.0) for place, one in candidates_of(task, bench)]
+    asked.sort(key=lambda one: one.place != 0)
+    good, _ = judge.sift(bench, task, asked, None)
     everything = {one.key: one.candidate for one in good}
     everything.setdefault(chosen.key, chosen)
     first = {}
@@ -132,7 +120,7 @@ def exhaust(task, bench, judge, table, end):
     ranked = sorted(first, key=first.__getitem__)
     last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
             if key in everything]  # fmt: skip
-    times, _ = bench.time(task.work, last, LAST_ROUNDS)
+    times = levelled(bench.time(task.work, last, LAST_ROUNDS)[0])
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -194,12 +182,12 @@ class Memory:
 
 
 def tuned_profile(arguments, model, bench, verdicts, name):
-    """A fresh profile of a model's grid."""
+    """A fresh profile of a model's grid, and what was measured at each point."""
     machine, registry = arguments.machine, arguments.registry
     tasks = tasks_of(arguments, model, grid(arguments))
     quiet = Quiet()
     quiet.begin(len(tasks))
-    budget = seconds(arguments.budget, "--budget")
+    budget = None if arguments.budget == "none" else seconds(arguments.budget, "--budget")
     memory = Memory(verdicts)
     measured = run_tasks(tasks, bench, memory, budget_s=budget, told=quiet.step)
     verdicts.update(memory.verdicts)
@@ -217,7 +205,7 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     )
     if arguments.keep:
         Path(arguments.keep, f"{name}.json").write_bytes(encode(profile))
-    return profile
+    return profile, measured
 
 
 def known_verdicts(arguments):
@@ -278,7 +266,7 @@ def regret(arguments, bench, verdicts):
     profiles = [read_profile(path) for path in arguments.profile or ()]
     if not profiles:
         profiles = [
-            tuned_profile(arguments, model, bench, verdicts, f"tuned-{n}")
+            tuned_profile(arguments, model, bench, verdicts, f"tuned-{n}")[0]
             for n, model in enumerate(arguments.model)
         ]
     end = time.monotonic() + arguments.limit
@@ -314,34 +302,55 @@ def write(arguments, rows):
         Path(arguments.out).write_text(json.dumps(rows, indent=1))
 
 
+def ratio_of(bench, work, first, second):
+    """The second's time over the first's, from pairs of samples that were taken together."""
+    times, _ = bench.time(work, [first, second], PAIRS)
+    pairs = zip(times[second.key], times[first.key], strict=True)
+    return median(later / earlier for later, earlier in pairs)
+
+
 def repeat(arguments, bench, verdicts):
-    """Two tunes of one grid: where their winners differ, the ratio of their times."""
+    """Two tunes of one grid: where their winners differ, the ratio of their times.
+
+    Of what the two profiles pick, in which one size of the cache's blocks serves all points; and of
+    what won at each point by itself.
+    """
     model = arguments.model[0]
-    one, other = (tuned_profile(arguments, model, bench, verdicts, f"run-{n}") for n in range(2))
+    runs = [tuned_profile(arguments, model, bench, verdicts, f"run-{n}") for n in range(2)]
     rows = []
     for task in tasks_of(arguments, model, grid(arguments)):
         order = [rival.backend for rival in task.rivals]
-        first, second = (
-            pick_of(task, Table(entry_of(profile, task), order))[1] for profile in (one, other)
-        )
-        ratio = 1.0
-        if first.key != second.key:
-            times, _ = bench.time(task.work, [first, second], LAST_ROUNDS)
-            ratio = median(times[second.key]) / median(times[first.key])
-        rows.append(
-            {
-                "point": str(task.load),
-                "shape": str(task.shape),
-                "ratio": ratio,
-                "first": first.key,
-                "second": second.key,
-            }
-        )
-        print(f"{task.load}: {ratio:.3f} {first.key} {second.key}", flush=True)
+        row = {"point": str(task.load), "shape": str(task.shape)}
+        picks = [pick_of(task, Table(entry_of(one, task), order))[1] for one, _ in runs]
+        won = [candidate_of(found[task.key].best()) for _, found in runs]
+        for name, pair in (("picks", picks), ("winners", won)):
+            ratio = 1.0
+            if pair[0].key != pair[1].key:
+                ratio = ratio_of(bench, task.work, *pair)
+                print(f"{task.load}, {name}: {ratio:.3f} {pair[0].key} {pair[1].key}", flush=True)
+            row[name] = {"first": pair[0].key, "second": pair[1].key, "ratio": ratio}
+        row["default"] = Candidate(backend=order[0], page=task.rivals[0].page).key
+        rows.append(row)
         write(arguments, rows)
-    differ = [row["ratio"] for row in rows if row["first"] != row["second"]]
-    worst = max((max(r, 1 / r) for r in differ), default=1.0)
-    print(f"{len(rows)} points, {len(differ)} with two winners, whose times differ {worst:.3f}x")
+    for name in ("picks", "winners"):
+        agreement(name, [row[name] for row in rows], [row["default"] for row in rows])
+
+
+def agreement(name, pairs, defaults):
+    """Says how many of two tunes' choices differ, and by how much their times do then."""
+    ratios = [max(pair["ratio"], 1 / pair["ratio"]) for pair in pairs]
+    differ = [r for r, pair in zip(ratios, pairs, strict=True) if pair["first"] != pair["second"]]
+    other = sum(pair["first"] != key for pair, key in zip(pairs, defaults, strict=True))
+    mean = math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
+    print(
+        f"{name}: {len(pairs)} points, {other} with another than the default, {len(differ)} differ "
+        f"between the tunes: times {max(differ, default=1.0):.3f}x apart at most, {mean:.4f}x in "
+        "the mean of all"
+    )
+
+
+def candidate_of(final):
+    return Candidate(backend=final.backend, knobs=final.knobs, kernel=final.kernel, page=final.page)
 
 
 def main():
@@ -355,7 +364,7 @@ def main():
     parser.add_argument("--backend", action="append")
     parser.add_argument("--op", action="append")
     parser.add_argument("--dtype")
-    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--budget", default="60s", help="of a tune; none: everything everywhere")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds for the points off it")
     parser.add_argument("--out")
     parser.add_argument("--keep", help="a folder for the profiles")

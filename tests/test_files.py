@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from attnctl.exits import InputError
-from attnctl.files import SIZE_LIMIT, as_json, read_bytes, same_file, write_whole
+from attnctl.files import (
+    SIZE_LIMIT,
+    as_json,
+    read_bytes,
+    refuse_unwritable,
+    same_file,
+    write_whole,
+)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -98,6 +105,31 @@ def test_a_folder_is_no_place_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written: Is a directory"):
         write_whole(str(tmp_path), b"data")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/proc/p.json", "/proc/p.json cannot be written: "),
+        ("/proc/self/fd/p.json", "p.json cannot be written: "),
+        ("/nowhere/p.json", "its folder does not exist"),
+        ("/tmp", "it is a folder"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(path: str, says: str) -> None:
+    """A folder that nobody can write to shows before hours of measuring, not after them."""
+    with pytest.raises(InputError, match=says):
+        refuse_unwritable(path)
+
+
+def test_asking_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """Neither beside a file that is there nor where none is; the file keeps its bytes."""
+    (tmp_path / "old").write_bytes(b"old")
+    for name in ("old", "new"):
+        refuse_unwritable(str(tmp_path / name))
+    assert [one.name for one in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old").read_bytes() == b"old"
+    refuse_unwritable("/dev/null")
 
 
 def test_half_a_character_is_a_question_mark_in_json() -> None:

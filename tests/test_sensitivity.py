@@ -34,6 +34,9 @@ def at(context: int, fastest: str) -> Point:
     return Point(phase="decode", batch=8, context=context, timings=tuple(timings))
 
 
+TIMINGS = at(1, "TRITON_ATTN").timings
+
+
 def timed(*points: Point) -> Profile:
     entry = Entry(shape=shape_of(LAYER), points=points)
     return msgspec.structs.replace(profile(), entries=(entry,))
@@ -112,6 +115,28 @@ def test_a_sweep_is_read_with_the_workload_beside_it() -> None:
     assert (prefill.phase, prefill.context, prefill.query) == ("prefill", 2048, 2048)
 
 
+def test_what_is_not_said_goes_with_what_is() -> None:
+    """A context holds the new tokens, and a short one is prefilled whole."""
+    assert read_ask("query=1..16k").context == 16384
+    assert read_ask("batch=1..8,query=8k").context == 8192
+    assert read_ask("context=1..1k,phase=prefill").query == 1024
+    assert read_ask("context=1..128k,phase=prefill").query == 4096
+
+
+def test_without_a_phase_it_is_that_of_so_many_new_tokens() -> None:
+    """As the library looks a batch up: up to 8 new tokens a sequence are a decoding step."""
+    both = timed(
+        Point(phase="decode", batch=1, context=512, query=4, timings=TIMINGS),
+        Point(phase="prefill", batch=1, context=512, query=64, timings=TIMINGS),
+    )
+    spans = swept("query=1..256,context=512", both)
+    assert [(span.first, span.last, span.backend, span.evidence) for span in spans] == [
+        (1, 8, "TRITON_ATTN", "measured"),
+        (9, 15, "FLASH_ATTN", "default"),
+        (16, 256, "TRITON_ATTN", "measured"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -130,6 +155,14 @@ def test_a_sweep_is_read_with_the_workload_beside_it() -> None:
         ("context=1..4,context=2", "context is given twice"),
         ("context=1..4,batch=2,batch=3", "batch is given twice"),
         ("head_size=8..1000000", "head sizes go up to 4096"),
+        ("head_size=8..64,batch=4", "batch has no say along head_size"),
+        ("head_size=8..64,context=4", "context has no say along head_size"),
+        ("head_size=8..64,phase=decode", "phase has no say along head_size"),
+        ("query=1..4096,phase=decode", "at most 8 new tokens, found 4096"),
+        ("batch=1..8,query=9,phase=decode", "at most 8 new tokens, found 9"),
+        ("query=1..4096,context=2048", "4096 new tokens are more than the context of 2048"),
+        ("batch=1..8,query=64,context=63", "64 new tokens are more than the context of 63"),
+        ("context=1..1k,query=2k", "2048 new tokens are more than the context of 1024"),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_one_sentence(text: str, words: str) -> None:

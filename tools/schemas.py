@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attnctl.codes import Meanings
+from attnctl.libraries import Libraries
 from attnctl.machine import Machine
 from attnctl.matrix import Matrix
 from attnctl.model.spec import ModelSpec
@@ -17,9 +19,12 @@ from attnctl.report import SelectReport, Sweep
 from attnctl.schema import json_schema
 from attnctl.trials import SmokeReport
 from attnctl.tune.report import TuneReport
+from attnctl.warming.values import WarmReport
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schema"
 TYPES = {
+    "codes": Meanings,
+    "libraries": Libraries,
     "machine": Machine,
     "matrix": Matrix,
     "model": ModelSpec,
@@ -34,6 +39,7 @@ TYPES = {
     "smoke": SmokeReport,
     "tape": Tape,
     "tune": TuneReport,
+    "warm": WarmReport,
 }
 
 

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import msgspec
 
-from attnctl.codes.probing import PROBING
-from attnctl.codes.selection import SELECTION
-from attnctl.codes.vendors import VENDORS
+from attnctl.codes import probing, selection, vendors
 
-TABLE = {**SELECTION, **VENDORS, **PROBING}
+GROUPS = {
+    "Devices": selection.DEVICE,
+    "Packages": selection.SOFTWARE,
+    "Layers and caches": selection.LAYER,
+    "Features of a layer": selection.FEATURE,
+    "Profiles": selection.PROFILE,
+    "NVIDIA GPUs, as probed": vendors.NVIDIA,
+    "AMD GPUs, as probed": vendors.AMD,
+    "Intel GPUs, as probed": vendors.INTEL,
+    "Visible devices, as probed": probing.VISIBILITY,
+    "Software, as probed": probing.SOFTWARE,
+    "The processor and the probe itself": probing.PROBE,
+}
+
+TABLE = {code: row for rows in GROUPS.values() for code, row in rows.items()}
 """Code -> (title, what the rule is about, what to do). "*" in a code stands for any word."""
+
+INTRODUCTION = """\
+What stands beside a reason of `attnctl select` or a finding of `attnctl probe`, as
+`attnctl explain CODE` tells it. This page is generated: `attnctl explain --markdown`."""
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -19,6 +35,30 @@ class Meaning(msgspec.Struct, frozen=True):
     title: str
     about: str
     advice: str
+
+
+class Meanings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every code that there is, in the order of the table."""
+
+    schema: str = "attnctl.codes/1"
+    codes: tuple[Meaning, ...]
+
+
+def meanings() -> Meanings:
+    """Return the whole table as a document."""
+    return Meanings(codes=tuple(Meaning(code, *row) for code, row in TABLE.items()))
+
+
+def markdown() -> str:
+    """Return the table as GitHub's markdown, a heading for each group."""
+    parts = ["# Codes of reasons and findings\n", f"{INTRODUCTION}\n"]
+    for title, rows in GROUPS.items():
+        parts.append(f"## {title}\n")
+        for code, (name, about, advice) in rows.items():
+            text = " ".join(filter(None, (about, advice and f"*To do:* {advice}")))
+            parts.append(f"- **`{code}`**: {name}. {text}".rstrip())
+        parts.append("")
+    return "\n".join(parts)
 
 
 def meaning(code: str) -> Meaning | None:

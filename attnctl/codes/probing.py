@@ -48,6 +48,18 @@ VISIBILITY: dict[str, Row] = {
 }
 
 SOFTWARE: dict[str, Row] = {
+    "libraries.twice": (
+        "A process has two copies of one library loaded",
+        "Each copy has state of its own: two OpenMP runtimes fight for the cores, two versions of "
+        "a CUDA or C++ library may hand each other what they do not understand.",
+        "See with `attnctl probe --libs` where both come from; take a folder out of "
+        "LD_LIBRARY_PATH, or install packages that share one copy.",
+    ),
+    "libraries.replaced": (
+        "A process runs a library that is gone from the disk",
+        "An upgrade under a running program: what it loads from now on is of the other version.",
+        "Start the process again.",
+    ),
     "package.torch.mismatch": (
         "torch is a mix of two builds",
         "Its version.py and its libraries are of different builds.",
@@ -101,11 +113,15 @@ SOFTWARE: dict[str, Row] = {
 }
 
 PROBE: dict[str, Row] = {
+    "cpu.numa_policy": (
+        "This process may not bind memory to NUMA nodes",
+        "Docker's default filter of system calls forbids get_mempolicy, set_mempolicy and mbind. "
+        "Engines that place their weights and caches by node then fail, or read across sockets.",
+        "Start the container with --cap-add SYS_NICE.",
+    ),
     "probe.internal": (
         "A part of the probe broke off",
         "Something about this machine that the probe was not written for; the rest is complete.",
         "Save a tape with attnctl probe --record FILE, and report it.",
     ),
 }
-
-PROBING = {**VISIBILITY, **SOFTWARE, **PROBE}

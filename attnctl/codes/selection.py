@@ -248,5 +248,3 @@ PROFILE: dict[str, Row] = {
         "Tune again; `attnctl profile prune` takes the dead timings out of a file.",
     ),
 }
-
-SELECTION = {**DEVICE, **SOFTWARE, **LAYER, **FEATURE, **PROFILE}

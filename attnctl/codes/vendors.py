@@ -162,5 +162,3 @@ INTEL: dict[str, Row] = {
         "Update intel-compute-runtime.",
     ),
 }
-
-VENDORS = {**NVIDIA, **AMD, **INTEL}

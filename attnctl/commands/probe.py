@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 if TYPE_CHECKING:
     from attnctl.machine import Machine
     from attnctl.render.output import Output
@@ -19,6 +21,7 @@ Examples:
   attnctl probe --save this.json       (for select --machine)
   attnctl probe --record tape.json     (for a bug report)
   attnctl probe --diff before.json     (what an upgrade changed for selection)
+  attnctl probe --libs                 (which copies of CUDA, ROCm are loaded)
 
 \b
 Exit codes: 0 on any machine; 1 --diff found a difference; 2 wrong usage or
@@ -32,7 +35,12 @@ def command(
     ctx: typer.Context,
     machine: Annotated[
         str | None,
-        typer.Option("--machine", metavar="NAME|FILE", help="Show a bundled or saved machine."),
+        typer.Option(
+            "--machine",
+            metavar="NAME|FILE",
+            autocompletion=machines,
+            help="Show a bundled or saved machine.",
+        ),
     ] = None,
     save: Annotated[
         str | None,
@@ -59,9 +67,19 @@ def command(
     sources: Annotated[
         bool, typer.Option("--sources", "-v", help="Show where every fact came from.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="The machine as JSON.")] = False,
+    libs: Annotated[
+        bool, typer.Option("--libs", help="Copies of the GPU stack's libraries, and who has them.")
+    ] = False,
+    pid: Annotated[
+        int | None, typer.Option("--pid", metavar="N", help="With --libs: one process only.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The answer as JSON.")] = False,
 ) -> None:
     output: Output = ctx.obj.output
+    if libs or pid is not None:
+        files = {"--save": save, "--record": record, "--replay": replay, "--diff": diff}
+        _show_libraries(output, {"--machine": machine, **files}, libs, pid, json)
+        return
     _refuse_clashes({"--save": save, "--record": record, "--replay": replay, "--diff": diff})
     shown = not _takes_stdout({"--save": save, "--record": record}, output, json, diff is not None)
     old = None if diff is None else _load(diff)  # --save may be about to replace this very file
@@ -106,6 +124,34 @@ def _takes_stdout(
         first, second = (*taken, *shown)[:2]
         raise InputError(f"{first} and {second} would both fill standard output: name a file")
     return bool(taken)
+
+
+def _show_libraries(
+    output: "Output",
+    others: dict[str, str | None],
+    libs: bool,
+    pid: int | None,
+    json: bool,
+) -> None:
+    from attnctl.exits import InputError
+    from attnctl.probe.host import HostError
+    from attnctl.probe.libraries import probe_libraries
+    from attnctl.probe.realhost import RealHost
+
+    if not libs:
+        raise InputError("--pid says whose libraries: give it with --libs")
+    if given := [name for name, value in others.items() if value is not None]:
+        raise InputError(f"--libs asks this machine, and nothing else: leave out {given[0]}")
+    try:
+        found = probe_libraries(RealHost(), pid)
+    except HostError as error:
+        raise InputError(f"--pid {pid}: its memory map cannot be read: {error.detail}") from None
+    if json:
+        output.json(found)
+    else:
+        from attnctl.render.libraries import libraries_view
+
+        output.view(libraries_view(found))
 
 
 def _load(name: str) -> "Machine":

@@ -52,7 +52,7 @@ def command(
     for one in model or ():
         if same_file(path, one) or same_file(path, f"{one}/config.json"):
             raise InputError(f"--output {path}: it is the --model; name another file")
-    made = bug_report(model or (), here(), smoke=_fourth() if smoke else None)
+    made = bug_report(model or (), here(), smoke=_quick() if smoke else None)
     write_whole(path, archive(made))
     if json:
         sizes = {part.name: len(part.data) for part in made.parts}
@@ -64,8 +64,8 @@ def command(
     raise typer.Exit(Exit.NO if made.left_out else Exit.OK)
 
 
-def _fourth() -> "Request":
-    """Every fourth case of every backend."""
+def _quick() -> "Request":
+    """Smoke's quick run of every backend."""
     from attnctl.smoke_run import Request
 
     return Request(every=True, quick=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import backends, machines
+
 if TYPE_CHECKING:
     from attnctl.machine import Machine
     from attnctl.profile.shelf import Shelf
-    from attnctl.render.output import Output
-    from attnctl.report import SelectReport
     from attnctl.sensitivity import Ask
 
 EXAMPLES = """\b
@@ -20,6 +20,7 @@ Examples:
   attnctl select --model config.json
   attnctl select --model config.json --machine h200 --kv-cache-dtype fp8
   attnctl select --model config.json --machine all
+  attnctl select --model config.json --machine all --csv > picks.csv
   attnctl select --model config.json --backend mla=FLASHMLA
   attnctl select --model config.json --machine a100 --engine vllm
   attnctl select -m c.json --machine mi300x --engine-env VLLM_ROCM_USE_AITER=1
@@ -41,7 +42,10 @@ def command(
     machine: Annotated[
         list[str] | None,
         typer.Option(
-            "--machine", metavar="NAME|FILE|all", help="Another machine than this one. Repeatable."
+            "--machine",
+            metavar="NAME|FILE|all",
+            autocompletion=machines,
+            help="Another machine than this one. Repeatable.",
         ),
     ] = None,
     assume_installed: Annotated[
@@ -79,7 +83,12 @@ def command(
     ] = None,
     backend: Annotated[
         list[str] | None,
-        typer.Option("--backend", metavar="[KIND=]NAME", help="Demand a backend. Repeatable."),
+        typer.Option(
+            "--backend",
+            metavar="[KIND=]NAME",
+            autocompletion=backends,
+            help="Demand a backend. Repeatable.",
+        ),
     ] = None,
     allow_fallback: Annotated[
         bool, typer.Option("--allow-fallback", help="Take the usual pick where it cannot serve.")
@@ -110,7 +119,12 @@ def command(
     ] = 0,
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="NAME", help="Show every finding of one backend."),
+        typer.Option(
+            "--explain",
+            metavar="NAME",
+            autocompletion=backends,
+            help="Show every finding of one backend.",
+        ),
     ] = None,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Which single change would give another pick.")
@@ -134,6 +148,9 @@ def command(
     vllm_args: Annotated[
         bool, typer.Option("--vllm-args", help="Only the flags that pin vLLM's picks.")
     ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="A row for each group of layers, as CSV.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
     from attnctl.answer import answers, with_device
@@ -141,7 +158,7 @@ def command(
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
     from attnctl.registry import load
-    from attnctl.shown import check_shown
+    from attnctl.shown import check_shown, show, show_arguments, show_rows
 
     version = _engine(
         "vllm" if (vllm_args or engine_env) and not engine else engine, engine_version
@@ -169,7 +186,7 @@ def command(
     machines, left_out = with_device(named, device)
     added = {"--explain": explain, "--what-if": what_if, "--map": mapped, "--sweep": sweep}
     shown = [option for option, given in added.items() if given]
-    check_shown(shown, len(specs) * len(named) > 1, vllm_args, json)
+    check_shown(shown, len(specs) * len(named) > 1, vllm_args, json, csv)
     reports = tuple(
         answers(
             specs,
@@ -186,9 +203,11 @@ def command(
             environment=environment,
         )
     )
+    if csv:
+        raise typer.Exit(show_rows(reports, ctx.obj.output, left_out))
     if vllm_args:
-        raise typer.Exit(_show_arguments(reports, ctx.obj.output, left_out))
-    raise typer.Exit(_show(reports, ctx.obj.output, explained, json, len(specs), left_out))
+        raise typer.Exit(show_arguments(reports, ctx.obj.output, left_out))
+    raise typer.Exit(show(reports, ctx.obj.output, explained, json, len(specs), left_out))
 
 
 def _engine(name: str | None, version: str | None) -> str | None:
@@ -214,25 +233,6 @@ def _engine_asked(
     from attnctl.engines.vllm.environment import read_environment
 
     return engine_backends(version), read_environment(words or (), environ if live else {})
-
-
-def _show_arguments(
-    reports: "tuple[SelectReport, ...]", output: "Output", left_out: tuple[str, ...]
-) -> int:
-    """One line per answer; what no flag can say goes to standard error."""
-    from attnctl.render.output import remark
-
-    for report in reports:
-        if report.engine is not None:
-            output.text(" ".join(report.engine.arguments) + "\n")
-            for name, value in report.engine.environment.items():
-                remark(f"with {name}={value} in its environment")
-            for said in (*report.engine.errors, *report.unmet, *report.engine.notes):
-                remark(said)
-    for said in left_out:
-        remark(said)
-    worst = max(report.exit_code for report in reports)
-    return max(worst, 1) if left_out else worst
 
 
 def _profiles(option: str | None) -> "Shelf | None":
@@ -263,32 +263,3 @@ def _machines(name: str | None) -> "list[Machine]":
     from attnctl import machines
 
     return [machines.load(one) for one in (machines.names() if name == "all" else (name,))]
-
-
-def _show(
-    reports: "tuple[SelectReport, ...]",
-    output: "Output",
-    explained: str | None,
-    json: bool,
-    models: int,
-    left_out: tuple[str, ...],
-) -> int:
-    if len(reports) == 1 and not left_out:
-        (report,) = reports
-        if json:
-            output.json(report)
-        else:
-            from attnctl.render.select import select_view
-
-            output.view(select_view(report, explained))
-        return report.exit_code
-    from attnctl.report import sweep
-
-    many = sweep(reports, models, left_out)
-    if json:
-        output.json(many)
-    else:
-        from attnctl.render.sweep import sweep_view
-
-        output.view(sweep_view(many))
-    return many.exit_code

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import backends, operations
+
 if TYPE_CHECKING:
     from attnctl.render.output import Output
     from attnctl.smoke_run import Request
@@ -40,11 +42,14 @@ def command(
         bool, typer.Option("--all", help="Every backend whose kernels are written.")
     ] = False,
     backend: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="One backend. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", autocompletion=backends, help="One backend. Repeatable."),
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option(metavar="OP", help="Cases of one operation only. Repeatable."),
+        typer.Option(
+            metavar="OP", autocompletion=operations, help="Cases of one operation only. Repeatable."
+        ),
     ] = None,
     case: Annotated[
         list[str] | None,
@@ -59,7 +64,11 @@ def command(
         typer.Option(metavar="DEVICE", help="cpu, interpret, cuda, cuda:N or xpu."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Every fourth case; of a compilation, each kernel once.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Each phase and each kind of option once; of a compilation, each kernel once.",
+        ),
     ] = False,
     determinism: Annotated[
         bool, typer.Option("--determinism", help="Run each case twice; both must agree to the bit.")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.completing import backends, operations, workloads
+
 if TYPE_CHECKING:
     from attnctl.machine import Machine
 
@@ -43,15 +45,25 @@ def command(
     ],
     workload: Annotated[
         str,
-        typer.Option(metavar="NAME|FILE", help="chat, long-context, batch, or a JSON file."),
+        typer.Option(
+            metavar="NAME|FILE",
+            autocompletion=workloads,
+            help="chat, long-context, batch, or a JSON file.",
+        ),
     ] = "chat",
     backend: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Time only this backend. Repeatable."),
+        typer.Option(
+            metavar="NAME", autocompletion=backends, help="Time only this backend. Repeatable."
+        ),
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option(metavar="OP", help="Tune only layers of this operation. Repeatable."),
+        typer.Option(
+            metavar="OP",
+            autocompletion=operations,
+            help="Tune only layers of this operation. Repeatable.",
+        ),
     ] = None,
     budget: Annotated[
         str | None,

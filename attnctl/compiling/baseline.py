@@ -10,6 +10,7 @@ import msgspec
 from attnctl.compiling.report import Launched
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.trials import BAD, Baseline, Change, SmokeReport, Trial
 
 FIELDS = ("spills_bytes", "shared_bytes", "registers", "products", "matrix")
@@ -19,9 +20,10 @@ Key = tuple[str, str, str]
 
 def read_report(path: str) -> SmokeReport:
     """What an earlier compilation wrote as --json. InputError: the file is not that."""
+    data = unmarked(read_bytes(path, "report of smoke"), path)
     try:
-        found = msgspec.json.decode(read_bytes(path, "report of smoke"), type=SmokeReport)
-    except msgspec.MsgspecError as error:
+        found = msgspec.json.decode(data, type=SmokeReport)
+    except UNREADABLE as error:
         raise InputError(
             f"{path} is no report of smoke ({error}); "
             "write one with: attnctl smoke --compile-for TARGETS --json > FILE"
@@ -30,6 +32,7 @@ def read_report(path: str) -> SmokeReport:
         raise InputError(f"{path} is of schema {found.schema}; compile it anew with this attnctl")
     if not any(backend.level == "compile" for backend in found.backends):
         raise InputError(f"{path}: nothing in it was compiled; it is of another run of smoke")
+    refuse_repeated(data, path)
     return found
 
 

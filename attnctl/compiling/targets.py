@@ -12,23 +12,27 @@ from attnctl.nearest import did_you_mean
 
 NINE = "sm_80,sm_90,sm_100,sm_120,gfx90a,gfx942,gfx950,gfx1100,gfx1201"
 """What the bundled kernels are kept compiling for."""
+ALL = "all"
 
 # of two machines of one arch the first by name would be a variant: the plain one speaks for it
 _SPEAKS = {"sm_80": "a100-80gb", "sm_90": "h100", "sm_89": "l4", "gfx90a": "mi210"}
 
 
 def read_targets(text: str) -> tuple[Machine, ...]:
-    """The machine that stands for each target of a comma list, in its order.
+    """The machine that stands for each target of a comma list, in its order; "all" stands for NINE.
 
     InputError: a target that no bundled machine has, or none at all.
     """
     known = archs()
-    wanted = list(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
+    words = filter(None, (word.strip().lower() for word in text.split(",")))
+    named = (name for word in words for name in (NINE.split(",") if word == ALL else [word]))
+    wanted = list(dict.fromkeys(named))
     if not wanted:
         raise InputError("--compile-for: the list is empty; name targets, as in sm_90,gfx942")
     for name in wanted:
         if name not in known:
-            near = did_you_mean(name, sorted(known)) or f" Known are {', '.join(sorted(known))}."
+            names = (ALL, *sorted(known))
+            near = did_you_mean(name, names) or f" Known are {', '.join(names)}."
             raise InputError(f"--compile-for {name}: no such target.{near}")
     return tuple(stand_in(name, known) for name in wanted)
 

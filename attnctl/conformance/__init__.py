@@ -16,7 +16,7 @@ from attnctl.registry import Backend
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """One backend under test, and how much of it.
 
-    cases: texts of the only cases to run; none: all that its rules take. quick: every fourth.
+    cases: texts of the only cases to run; none: all that its rules take. quick: each kind once.
     timeout_s: limit of one case. deterministic: each case twice, to the same bits.
     """
 

@@ -34,7 +34,7 @@ CHUNKS: Mapping[str, Mapping[str, int]] = MappingProxyType(
         "mamba1": {"tile": 1024, "warps": 1, "fill": 16, "least": 64},
         "mamba2": _WALK,
         "linear": _WALK,
-        "short_conv": {"part": 128, "warps": 2, "tokens": 32},
+        "short_conv": {"part": 256, "warps": 2, "tokens": 16},
     }
 )
 """Operation -> knobs of its kernels for long rows. The usual values of a walk (chunk, rows, ...)

@@ -11,8 +11,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 from attnctl.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
+from attnctl.json_text import unmarked
 
 CONFIG = "config.json"
 SIDECAR = "hf_quant_config.json"
@@ -41,6 +43,7 @@ def load(source: Source, stdin: BinaryIO | None = None) -> Document:
         data = dict(source)
         sidecar = data.pop(SIDECAR_KEY, None)
         return Document(CONFIG, "", data, sidecar if isinstance(sidecar, dict) else None)
+    refuse_other("model", source, (str, os.PathLike), "the path of a config.json, or a dict")
     if source == "-":
         return _of_bytes(_piped(stdin), "standard input", "-")
     if source == "":
@@ -52,7 +55,8 @@ def load(source: Source, stdin: BinaryIO | None = None) -> Document:
     if document.sidecar is not None or not _is(beside.is_file):
         return document
     side = _of_bytes(_bytes_of(beside, beside), str(beside), str(beside))
-    return msgspec.structs.replace(document, sidecar=side.data)
+    notes = (*document.notes, *(f"{SIDECAR}: {note}" for note in side.notes))
+    return msgspec.structs.replace(document, sidecar=side.data, notes=notes)
 
 
 def _is(question: Callable[[], bool]) -> bool:
@@ -90,29 +94,35 @@ def _piped(stdin: BinaryIO | None) -> bytes:
 def _of_bytes(raw: bytes, file: str, path: str) -> Document:
     if len(raw) > SIZE_LIMIT:
         raise InputError(f"{file} is larger than {SIZE_LIMIT >> 20} MiB; that is no config.json")
+    raw = unmarked(raw, file)
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode()
     except UnicodeDecodeError as problem:
         raise InputError(
             f"{file} is not UTF-8 text (byte {problem.start}); is it a config.json?"
         ) from None
-    data, repeated = _parsed(text, file)
+    data, twice = _parsed(text, file)
     if not isinstance(data, dict):
         raise InputError(f"{file} holds no JSON object; a config.json is one")
-    notes = tuple(f"{name} is given more than once: the last one counts" for name in repeated)
+    notes = _notes(raw) if twice else ()
     sidecar = data.pop(SIDECAR_KEY, None)
     return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)
 
 
-def _parsed(text: str, file: str) -> tuple[object, list[str]]:
-    """The JSON value and the names that some object gives more than once."""
-    repeated: list[str] = []
+def _notes(raw: bytes) -> tuple[str, ...]:
+    from attnctl.json_keys import repeated_keys
+
+    return tuple(f"{repeated}: the last one counts" for repeated in repeated_keys(raw))
+
+
+def _parsed(text: str, file: str) -> tuple[object, bool]:
+    """The JSON value, and whether some object gives a name more than once."""
+    twice = False
 
     def one_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
         made = dict(pairs)
-        if len(made) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.extend(n for n in made if names.count(n) > 1 and n not in repeated)
+        twice = twice or len(made) < len(pairs)
         return made
 
     try:
@@ -127,4 +137,4 @@ def _parsed(text: str, file: str) -> tuple[object, list[str]]:
         raise InputError(f"{file} is not JSON: {problem.msg} at {where}") from None
     except ValueError as problem:  # a whole number of more digits than Python converts
         raise InputError(f"{file} holds a number that cannot be read: {problem}") from None
-    return data, repeated
+    return data, twice

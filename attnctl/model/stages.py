@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from attnctl.model.keys import LAYER_LIMIT, Keys, Value
+from attnctl.model.keys import COUNT_LIMIT, LAYER_LIMIT, Keys, Value
 from attnctl.model.nesting import Config
 from attnctl.model.spec import LayerGroup
 
@@ -110,8 +110,14 @@ def grown_widths(keys: Keys, stages: int) -> Value[tuple[int, ...]]:
     default = 1.0 if keys.model_type == "swin2sr" else DEFAULT_GROWTH
     growth = keys.number("embed_dim_multiplier")
     factor = default if growth is None else growth.value
-    grown = tuple(int(first.value * factor**stage) for stage in range(stages))
-    return Value(grown, first.source)
+    grown: list[int] = []
+    for stage in range(stages):
+        width = first.value * factor**stage
+        if not 0 <= width <= COUNT_LIMIT:
+            wanted = f"what grows to a width from 0 to {COUNT_LIMIT} in {stages} stages"
+            raise keys.wrong(growth or first, wanted)
+        grown.append(int(width))
+    return Value(tuple(grown), first.source)
 
 
 def value_sizes(keys: Keys, sizes: Sequence[int]) -> tuple[int, ...]:

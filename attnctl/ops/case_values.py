@@ -32,6 +32,7 @@ _DTYPES = ("float16", "bfloat16", "float32")
 _WORDS: dict[str, tuple[str, ...]] = {
     "dtype": _DTYPES,
     "state_dtype": _DTYPES,
+    "weights": _DTYPES,
     "kv_cache_dtype": tuple(KV_DTYPES),
     "query_dtype": ("auto", "fp8_e4m3"),
     "layout": ("NHD", "HND"),

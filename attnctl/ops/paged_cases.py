@@ -163,9 +163,21 @@ def _unequal() -> list[Case]:
     return [*widths, *stored]
 
 
+def _tall() -> list[Case]:
+    """Queries of more than the largest tile's rows, in pages of which a tile takes several."""
+    wide = {"heads": 2, "kv_heads": 1, "head_size": 128}
+    return [
+        case(queries="129", contexts="129", dtype="bfloat16", **wide),
+        case(queries="130+128", contexts="200+128", page=64, layout="HND", **wide),
+        case(
+            queries="129", contexts="200", page=32, **wide | {"head_size": 192, "head_size_v": 128}
+        ),
+    ]
+
+
 def cases(op: str = OP) -> tuple[Case, ...]:
     """Every case once, in a fixed order: both names of the operation share one list."""
-    every = (*_features(), *_shapes(), *_edges(), *_storage(), *_unequal())
+    every = (*_features(), *_shapes(), *_edges(), *_storage(), *_unequal(), *_tall())
     return tuple({one.text: one for one in every}.values())
 
 

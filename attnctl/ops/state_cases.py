@@ -57,12 +57,14 @@ DEFAULTS: dict[str, dict[str, Value]] = {
         "silu": True,
         "columns": 0,
         "layout": "SD",
+        "weights": "float32",
     },
     "linear": {"heads": 4, "head_dim": 64, "head_v_dim": 0, "scale": 1.0},
 }
 """gate: decay from A_log and dt_bias inside; kda: a gate per channel. mamba2's d: off, head or
 channel; limits: dt kept in [0.01, 0.5]. columns: of the conv state, 0 for as many as needed;
-layout: SD (columns first in memory) or DS. head_v_dim 0: as head_dim."""
+layout: SD (columns first in memory) or DS; weights: the dtype of the taps and the bias.
+head_v_dim 0: as head_dim."""
 
 
 def case(op: str, /, **changes: Value) -> Case:
@@ -155,6 +157,7 @@ FEATURES: dict[str, tuple[dict[str, Value], ...]] = {
         {"width": 2},
         {"columns": 9},
         {"layout": "DS"},
+        {"weights": "bfloat16"},
     ),
     "linear": ({}, {"scale": 0.125}, {"head_dim": 128, "heads": 2}),
 }

@@ -148,7 +148,7 @@ def _inputs(case: Case, tokens: int, live: int, draw: Draw) -> Any:
 
 def _strided(value: Tensor) -> Tensor:
     """The same numbers as a view of rows that are wider than the tensor's."""
-    wide = torch.full((value.shape[0], value[0:1].numel() + 8), torch.nan, dtype=value.dtype)
+    wide = torch.full((value.shape[0], value.shape[1:].numel() + 8), torch.nan, dtype=value.dtype)
     view = wide[:, 8:].unflatten(1, value.shape[1:])
     return view.copy_(value)
 
@@ -210,11 +210,11 @@ def _mamba2(case: Case, tokens: int, draw: Draw) -> Mamba2:
 
 
 def _short_conv(case: Case, tokens: int, draw: Draw) -> ShortConv:
-    channels = case.count("channels")
+    channels, dtype = case.count("channels"), getattr(torch, str(case["weights"]))
     return ShortConv(
         x=draw(tokens, channels),
-        weight=draw(channels, case.count("width")),
-        bias=draw(channels) if case["bias"] else None,
+        weight=draw(channels, case.count("width")).to(dtype),
+        bias=draw(channels).to(dtype) if case["bias"] else None,
         activation="silu" if case["silu"] else None,
     )
 

@@ -11,8 +11,9 @@ import msgspec
 from attnctl.findings import Finding, unknown
 from attnctl.machine import Cpu, Fact, Machine, Package, Vendor
 from attnctl.probe import compatibility, pci
+from attnctl.probe.bounds import in_bounds
 from attnctl.probe.cpu import probe_cpu
-from attnctl.probe.host import Host, HostError, exists
+from attnctl.probe.host import Host, HostError, access, exists
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.limits import Limits, probe_limits
 from attnctl.probe.packages import probe_packages, unknown_packages
@@ -88,7 +89,7 @@ def assemble(host: Host) -> Machine:
     vendors = {name: _vendor(host, name, devices, parts) for name in _SIGNS}
     packages, tools = _software(host, vendors, parts)
     live = _is_live(host)
-    return Machine(
+    machine = Machine(
         name=_name(vendors, cpu),
         origin="probed" if live else "replayed",
         nvidia=vendors["nvidia"],
@@ -101,6 +102,7 @@ def assemble(host: Host) -> Machine:
         findings=tuple(dict.fromkeys(parts.ledger.findings)),
         timings_ms=parts.timings_ms if live else {},
     )
+    return in_bounds(machine)
 
 
 def _is_live(host: Host) -> bool:
@@ -117,6 +119,11 @@ def _asked(host: Host, name: str, devices: Scan, ledger: Ledger) -> Vendor:
     on_bus = bool(pci.of_vendor(devices, _PCI_VENDORS[name]))
     if not on_bus and not any(exists(host, path) for path in _SIGNS[name]):
         source = f"{pci.DEVICES}, {', '.join(_SIGNS[name])}"
+        hidden = _hidden(host, (pci.DEVICES, *_SIGNS[name]))
+        if hidden:
+            reason = f"no sign of one, but {hidden}"
+            ledger.missing(f"{name}.gpus", source, reason)
+            return Vendor(status="unknown", source=source, reason=reason)
         reason = "no GPU on the PCI bus and no sign of a driver"
         ledger.missing(f"{name}.gpus", source, reason, "absent")
         return Vendor(status="absent", source=source, reason=reason)
@@ -124,6 +131,17 @@ def _asked(host: Host, name: str, devices: Scan, ledger: Ledger) -> Vendor:
     ledger.facts.update(facts)
     ledger.findings += findings
     return vendor
+
+
+def _hidden(host: Host, paths: tuple[str, ...]) -> str:
+    """The first of these that could not be asked about, and why; "" where none is there."""
+    for path in paths:
+        try:
+            access(host, path)
+        except HostError as error:
+            if error.kind not in ("absent", "unrecorded"):
+                return f"{path}: {error.detail}"
+    return ""
 
 
 def _ask_vendor(host: Host, name: str, devices: Scan) -> VendorAnswer:

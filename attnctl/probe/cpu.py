@@ -11,6 +11,7 @@ from attnctl.probe import isa, microarchitecture, topology
 from attnctl.probe.cpuinfo import Block, blocks, common_words, values
 from attnctl.probe.host import Host, HostError, child, read, table
 from attnctl.probe.ledger import Ledger
+from attnctl.probe.numa import numa_findings
 
 CPUINFO = "/proc/cpuinfo"
 SVE_DEFAULT = "/proc/sys/abi/sve_default_vector_length"
@@ -37,7 +38,8 @@ def probe_cpu(host: Host, ledger: Ledger) -> Cpu:
         numa_nodes=topology.numa_nodes(host, ledger),
         caches=topology.caches(host, ledger),
     )
-    reason = "the speed of the memory modules is readable by root only"
+    ledger.findings += numa_findings(host, cpu.numa_nodes)
+    reason = "not asked: only root may read how fast the memory modules are"
     ledger.missing("cpu.bandwidth_gbps", "/sys/firmware/dmi", reason)
     if problem:
         for leaf in (

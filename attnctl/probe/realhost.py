@@ -18,6 +18,9 @@ AT_HWCAP, AT_HWCAP2 = 16, 26
 # linux/prctl.h: PR_SVE_GET_VL, and the part of its answer that is the length in bytes
 PR_SVE_GET_VL, PR_SVE_VL_LEN_MASK = 51, 0xFFFF
 
+# get_mempolicy(2): asm-generic/unistd.h, arch/x86/entry/syscalls/syscall_64.tbl
+GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236, "riscv64": 236}
+
 
 class RealHost:
     """Asks this machine. Each method named `_op` answers the question `op`."""
@@ -57,6 +60,17 @@ class RealHost:
 
     def _link(self, path: str) -> str:
         return _clean(os.readlink(path))  # noqa: PTH115  (pathlib costs start-up here)
+
+    def _real(self, path: str) -> str:
+        return _clean(os.path.realpath(path))
+
+    def _loader_cache(self) -> dict[str, str]:
+        from attnctl.probe.library_names import library_of
+        from attnctl.probe.loader_cache import PATH, parse
+
+        with open(PATH, "rb") as file:  # noqa: PTH123
+            found = parse(file.read(READ_LIMIT_BYTES), os.uname().machine)
+        return {name: path for name, path in found.items() if library_of(name)}
 
     def _access(self, path: str) -> str:
         os.stat(path)  # noqa: PTH116
@@ -129,6 +143,17 @@ class RealHost:
         if answer < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return int(answer) & PR_SVE_VL_LEN_MASK
+
+    def _numa_policy(self) -> bool:
+        """True where the kernel tells this process its memory policy; a filter denies it."""
+        import ctypes
+
+        number = GET_MEMPOLICY.get(os.uname().machine)
+        if number is None:
+            raise HostError("failed", "the number of get_mempolicy is not known here")
+        if ctypes.CDLL(None, use_errno=True).syscall(number, None, None, 0, None, 0):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return True
 
     def _child(self, library: str, *args: Any) -> Any:
         from attnctl.probe.children import ask_child

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.probe.host import Host, HostError
 
 SCHEMA = "attnctl.tape/1"
@@ -120,9 +121,10 @@ def write_tape(tape: Tape) -> bytes:
 
 def read_tape(data: bytes, name: str = "tape") -> Tape:
     """The tape in a file's bytes; InputError, naming the file, where it is damaged."""
+    data = unmarked(data, name)
     try:
         tape = msgspec.json.decode(data, type=Tape)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{name}: not a tape: {error}. Record it again with: attnctl probe --record FILE"
         ) from error
@@ -131,6 +133,7 @@ def read_tape(data: bytes, name: str = "tape") -> Tape:
             f"{name}: schema is {tape.schema!r} and this attnctl reads {SCHEMA!r}. "
             "Record it again with: attnctl probe --record FILE"
         )
+    refuse_repeated(data, name)
     return tape
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
+from attnctl.json_text import UNREADABLE, repeated, unmarked
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
 from attnctl.profile.values import (
@@ -37,6 +38,9 @@ from attnctl.profile.values import (
 from attnctl.profile.values import (
     Versions as Versions,
 )
+from attnctl.profile.values import (
+    check_day,
+)
 
 
 class _Envelope(msgspec.Struct, kw_only=True):
@@ -49,25 +53,49 @@ class _Envelope(msgspec.Struct, kw_only=True):
     conditions: dict[str, int | float | str | bool] = {}
     entries: list[msgspec.Raw] = []
 
+    def __post_init__(self) -> None:
+        check_day(self.measured)
+
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:
     """The profile in a file. InputError where it does not read as a whole."""
     return parse(read_bytes(path, "profile"), str(path))
 
 
-def parse(data: bytes, where: str) -> Profile:
-    """The profile in these bytes; an entry that does not read is named in `bad_entries`."""
+def read_to_add(path: str | os.PathLike[str]) -> Profile:
+    """The profile in a file that will be written again. InputError where that would lose a part."""
+    profile = read_profile(path)
+    for sentence in profile.bad_entries:
+        raise InputError(
+            f"{sentence}; adding to the file would lose it: correct it, or drop it with: "
+            f"attnctl profile prune {path}"
+        )
+    return profile
+
+
+def parse(data: bytes, where: str, *, ours: bool = False) -> Profile:
+    """The profile in these bytes; an entry that does not read is named in `bad_entries`.
+
+    ours: a shipped file, in which no key is looked for that is given twice.
+    """
+    data = unmarked(data, where)
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{where}: not a profile: {error}") from error
     check_schema(envelope.schema, where)
+    twice = {} if ours else repeated_in_entries(data, where)
     entries, bad = [], []
     for index, raw in enumerate(envelope.entries):
         try:
-            entries.append(msgspec.json.decode(raw, type=Entry))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            bad.append(f"{where}: entries[{index}] is left out: {error}")
+            entry = msgspec.json.decode(raw, type=Entry)
+            problem = twice.get(index)
+        except UNREADABLE as error:
+            problem = str(error)
+        if problem is None:
+            entries.append(entry)
+        else:
+            bad.append(f"{where}: entries[{index}] is left out: {problem}")
     return Profile(
         schema=envelope.schema,
         name=envelope.name,
@@ -79,6 +107,17 @@ def parse(data: bytes, where: str) -> Profile:
         entries=tuple(entries),
         bad_entries=tuple(bad),
     )
+
+
+def repeated_in_entries(data: bytes, where: str) -> dict[int, str]:
+    """Entry -> what it names twice; InputError where that is something outside of the entries."""
+    found: dict[int, str] = {}
+    for text in repeated(data):
+        index, bracket, _ = text.removeprefix("entries[").partition("]")
+        if not text.startswith("entries[") or not bracket:
+            raise InputError(f"{where}: {text}: keep one of them")
+        found.setdefault(int(index), text)
+    return found
 
 
 def check_schema(schema: str, where: str) -> None:

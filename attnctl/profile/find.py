@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -36,9 +37,10 @@ def open_profile(name: str, environ: Mapping[str, str]) -> Found:
     Raises InputError where there is none, or it does not read.
     """
     known = {path.stem: path for path in reversed(known_files(environ))}
-    if name in known and not Path(name).exists():
+    there = os.path.exists(name)  # noqa: PTH110  (pathlib raises for a name that is too long)
+    if name in known and not there:
         return Found(str(known[name]), read_profile(known[name]))
-    if not Path(name).exists() and "/" not in name and not name.endswith(".json"):
+    if not there and "/" not in name and not name.endswith(".json"):
         hint = did_you_mean(name, known) or " See: attnctl profile list"
         raise InputError(f"{name}: no profile or file of that name.{hint}")
     return Found(name, read_profile(name))

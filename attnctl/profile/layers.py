@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import Indexer, Kind, LayerGroup, Mla, ModelSpec
+from attnctl.profile.states import state_of
 from attnctl.profile.values import Shape
 
 SOURCE = "the profile's shape"
@@ -31,6 +32,12 @@ _NOPE, _VALUE = 128, 128
 
 def layer_of_shape(shape: Shape) -> Layer:
     """The layer whose shape this is, as far as the shape tells it."""
+    spec = spec_of_shape(shape)
+    return layer_of(spec, spec.groups[0], Options())
+
+
+def spec_of_shape(shape: Shape) -> ModelSpec:
+    """A model of one layer, layer 0, that has this shape."""
     kind = _kind(shape)
     features = frozenset(shape.features)
     two_sided = "two_sided_window" in features
@@ -51,10 +58,11 @@ def layer_of_shape(shape: Shape) -> Layer:
         prefix_lm="prefix_lm" in features,
         mla=_mla(shape) if shape.op in ("mla", "mla_sparse") else None,
         indexer=Indexer(heads=64, head_dim=128, topk=shape.topk) if shape.topk else None,
+        state=state_of(shape),
         notes={"score_bias": True} if "score_bias" in features else {},
     )
     kv_dtype = None if shape.kv_cache_dtype == "auto" else shape.kv_cache_dtype
-    spec = ModelSpec(
+    return ModelSpec(
         model_type=None,
         groups=(group,),
         dtype=shape.dtype,
@@ -62,7 +70,6 @@ def layer_of_shape(shape: Shape) -> Layer:
         kv_cache_dtype_from_checkpoint=kv_dtype,
         kv_cache_dtype_source=SOURCE,
     )
-    return layer_of(spec, group, Options())
 
 
 def _kind(shape: Shape) -> Kind:

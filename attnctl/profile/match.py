@@ -14,6 +14,7 @@ from attnctl.profile.values import ANY, UNKNOWN, Key, Profile, Versions
 
 RETIME = "take a profile that was timed with these versions; until then it is used"
 KEY_FIELDS = ("vendor", "arch", "pci_id", "unit_count")
+NOT_KNOWN = "not known"
 MEMORY_TOLERANCE = 0.05
 """Share by which one part's memory differs with firmware, ECC and what the driver keeps."""
 
@@ -60,7 +61,7 @@ def key_findings(key: Key, here: Key) -> list[Finding]:
             continue
         fix = f"take a profile that was timed on {here}"
         if have in (None, UNKNOWN) or wanted == UNKNOWN:
-            text = "not known" if have in (None, UNKNOWN) else str(have)
+            text = NOT_KNOWN if have in (None, UNKNOWN) else str(have)
             finding = unknown("profile_key", f"{field} {wanted}", text, "profile", fix)
         elif wanted == have:
             finding = met("profile_key", f"{field} {wanted}", str(have), "profile")
@@ -82,7 +83,7 @@ def version_findings(timed: Versions, here: Versions) -> list[Finding]:
         else:
             verdict = Verdict.MET if have == wanted else Verdict.UNMET
         fix = "" if verdict is Verdict.MET else RETIME
-        text = have or "not known"
+        text = have or NOT_KNOWN
         found.append(Finding("profile_version", verdict, f"{field} {wanted}", text, "profile", fix))
     if timed.driver not in (None, ANY, UNKNOWN) and here.driver and timed.driver != here.driver:
         wanted = f"driver {timed.driver}"

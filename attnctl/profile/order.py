@@ -11,6 +11,7 @@ from attnctl.layer import Layer
 from attnctl.profile.document import shape_of
 from attnctl.profile.merge import without
 from attnctl.profile.ranking import out_at, reordered
+from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile
 
 COVERED = 0.5
@@ -127,11 +128,13 @@ def _because(entry: Entry, winner: str, loser: str, profile: Profile) -> str:
     when = f", measured {' to '.join(sorted({min(days), max(days)}))}" if days else ""
     ratios = [_ratio(point, winner, loser) for point in points]
     if len(points) == 1:
-        return f"{ratios[0]:.2f}x its time at {points[0]}{when}"
+        return f"{times_text(ratios[0])} the time of {loser} at {points[0]}{when}"
     mean = _mean(points, winner) / _mean(points, loser)
     low, high = ratios.index(min(ratios)), ratios.index(max(ratios))
-    bounds = ", ".join(f"{ratios[at]:.2f}x at {points[at]}" for at in dict.fromkeys((low, high)))
-    return f"{mean:.2f}x its time over {len(points)} points ({bounds}){when}"
+    bounds = ", ".join(
+        f"{times_text(ratios[at])} at {points[at]}" for at in dict.fromkeys((low, high))
+    )
+    return f"{times_text(mean)} the time of {loser} over {len(points)} points ({bounds}){when}"
 
 
 def _ratio(point: Point, winner: str, loser: str) -> float:

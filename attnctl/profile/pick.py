@@ -15,13 +15,18 @@ from typing import Literal
 import msgspec
 
 from attnctl.profile.ranking import default_us, out_at, reordered
+from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 REACH = 2.0
 """Octaves: a point stands for workloads within 4x of it on each axis."""
+DECODE_TOKENS = 8
+"""New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 FAR = "no point within 4x of it was timed"
 NOT_TIMED = "the profile has no timings for layers of this shape"
 NOTHING = "no backend is eligible"
+BLOCK_SIZE = "block_size"
+"""The knob that is the cache's, which the caller lays out."""
 NO_KNOBS: Mapping[str, int | str | bool] = MappingProxyType({})
 
 
@@ -39,6 +44,11 @@ class Pick(msgspec.Struct, frozen=True, gc=False):
     point: Point | None
     because: str
     time_us: float | None = None
+
+
+def phase_of(query: int) -> Literal["decode", "prefill"]:
+    """As what a batch with so many new tokens a sequence is looked up."""
+    return "decode" if query <= DECODE_TOKENS else "prefill"
 
 
 _Row = tuple[float, float, list[float], list[Pick]]
@@ -60,6 +70,20 @@ class Table:
             picks = (pick_at(point, eligible, measured) for point in entry.points)
             self.points = tuple(pick for pick in picks if pick is not None)
         self._rows = {phase: _rows(phase, self.points) for phase in ("prefill", "decode")}
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens in a block of the cache that most of the weight of the timed points asks for.
+
+        One cache serves all points. None: the size that a backend has by itself.
+        """
+        weights: dict[int | None, float] = {}
+        for pick in self.points:
+            if pick.point is not None and pick.evidence == "measured":
+                asked = pick.knobs.get(BLOCK_SIZE)
+                size = asked if type(asked) is int else None
+                weights[size] = weights.get(size, 0.0) + pick.point.weight
+        return max(weights, key=weights.__getitem__, default=None)
 
     def pick(self, phase: str, batch: int, context: int, query: int = 1) -> Pick:
         """The pick of the nearest timed point in log space, within 4x on each axis; else default.
@@ -168,6 +192,8 @@ def _because(chosen: Timing, timed: Sequence[Timing], point: Point, measured: st
     others = [timing for timing in timed if timing is not chosen]
     if others:
         rival = min(others, key=lambda timing: timing.median_us)
-        return f"{chosen.median_us / rival.median_us:.2f}x the time of {rival.backend} {when}"
+        return (
+            f"{times_text(chosen.median_us / rival.median_us)} the time of {rival.backend} {when}"
+        )
     share = chosen.median_us / default_us(chosen)
-    return f"the only one timed, {share:.2f}x the time of its own defaults {when}"
+    return f"the only one timed, {times_text(share)} the time of its own defaults {when}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from attnctl.arguments import refuse_no_index, refuse_other
 from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine
@@ -227,6 +228,9 @@ def load_profile(
         from attnctl.probe import probe
 
         machine = probe()
+    refuse_other("path", path, (str, os.PathLike, type(None)), 'a file, or "none"')
+    refuse_other("machine", machine, Machine, "a Machine, as attnctl.probe() returns")
+    refuse_no_index("device", device)
     gpus = machine.gpus
     if not 0 <= device < max(1, len(gpus)):
         count = max(1, len(gpus))

@@ -10,7 +10,8 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
-from attnctl.profile.document import check_schema, parse
+from attnctl.json_text import UNREADABLE, unmarked
+from attnctl.profile.document import check_schema, parse, repeated_in_entries
 from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
 from attnctl.profile.values import Key, Profile, Versions
 
@@ -45,7 +46,8 @@ class Source(msgspec.Struct, frozen=True):
 
     def read(self) -> Profile:
         """The whole document. InputError where it does not read."""
-        return parse(read_bytes(self.path, "profile"), str(self.path))
+        data = read_bytes(self.path, "profile")
+        return parse(data, str(self.path), ours=self.origin == "bundled")
 
 
 def sources(
@@ -72,7 +74,7 @@ def sources(
 
 def _named(origin: Origin, path: str) -> Source:
     try:
-        return Source(origin, Path(path), _header(Path(path)))
+        return Source(origin, Path(path), _header(Path(path), ours=False))
     except InputError as error:
         if origin == "option":
             raise
@@ -81,15 +83,18 @@ def _named(origin: Origin, path: str) -> Source:
 
 def _found(origin: Origin, path: Path) -> Source:
     try:
-        return Source(origin, path, _header(path))
+        return Source(origin, path, _header(path, ours=origin == "bundled"))
     except InputError as error:
         return Source(origin, path, None, str(error))
 
 
-def _header(path: Path) -> Header:
+def _header(path: Path, ours: bool) -> Header:
+    data = unmarked(read_bytes(path, "profile"), str(path))
     try:
-        header = msgspec.json.decode(read_bytes(path, "profile"), type=Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        header = msgspec.json.decode(data, type=Header)
+    except UNREADABLE as error:
         raise InputError(f"{path}: not a profile: {error}") from error
     check_schema(header.schema, str(path))
+    if not ours:
+        repeated_in_entries(data, str(path))
     return header

@@ -10,7 +10,7 @@ from pathlib import Path
 from attnctl.exits import InputError
 from attnctl.files import reason, write_whole
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import read_profile
+from attnctl.profile.document import read_profile, read_to_add
 from attnctl.profile.merge import merge
 from attnctl.profile.places import folder as folder
 from attnctl.profile.values import UNKNOWN, Profile
@@ -43,7 +43,7 @@ def save(profile: Profile, environ: Mapping[str, str]) -> Path:
         )
     path = where / file_name(profile)
     with _locked(where):
-        kept = merge(read_profile(path), profile) if path.exists() else profile
+        kept = merge(read_to_add(path), profile) if path.exists() else profile
         write_whole(str(path), encode(kept))
     return path
 

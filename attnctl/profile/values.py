@@ -43,7 +43,8 @@ SHORTEST_US, LONGEST_US = 1e-6, 1e12
 """Times outside of these are slips: a picosecond, eleven days."""
 HEAVIEST = 1e9
 """The largest weight of a point, and one over the smallest."""
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+"""Of sequences, tokens, heads or columns: a larger one is a slip."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,11 +58,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backend: str
     median_us: float
     iqr_us: float = 0.0
-    runs: int = 1
+    runs: Count = 1
     knobs: dict[str, int | str | bool] = {}
     kernel: str = ""
     default_us: float | None = None
-    tried: int = 1
+    tried: Count = 1
 
     def __post_init__(self) -> None:
         for name in ("median_us", "default_us"):
@@ -103,6 +104,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rejected: tuple[Rejected, ...] = ()
 
     def __post_init__(self) -> None:
+        check_day(self.measured)
         if not 1 / HEAVIEST <= self.weight <= HEAVIEST:
             raise ValueError(f"weight must be a positive number, found {self.weight}")
         names = [timing.backend for timing in self.timings]
@@ -133,16 +135,16 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     op: str
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_size: int | None = None
-    head_size_v: int | None = None
+    heads: Count | None = None
+    kv_heads: Count | None = None
+    head_size: Count | None = None
+    head_size_v: Count | None = None
     dtype: str = "bfloat16"
     kv_cache_dtype: str = "auto"
     features: tuple[str, ...] = ()
-    window: int | None = None
-    topk: int | None = None
-    state: tuple[tuple[int, ...], ...] = ()
+    window: Count | None = None
+    topk: Count | None = None
+    state: tuple[tuple[Count, ...], ...] = ()
 
     def __str__(self) -> str:
         heads = f" {self.heads or '?'}/{self.kv_heads or '?'} heads" if self.heads else ""
@@ -202,6 +204,25 @@ class Profile(Document, frozen=True, kw_only=True):
     """A document that was read. bad_entries: those that did not read, each in one sentence."""
 
     bad_entries: tuple[str, ...] = ()
+
+
+def check_day(text: str) -> None:
+    """ValueError: neither a day, as 2026-11-30, nor left out."""
+    if text and not _is_day(text):
+        raise ValueError(f"measured must be a day, as 2026-11-30, found {text}")
+
+
+def _is_day(text: str) -> bool:
+    # datetime costs a reader of profiles more than all its days
+    parts = text.split("-")
+    if [len(part) for part in parts] != [4, 2, 2] or not all(map(str.isdecimal, parts)):
+        return False
+    if not text.isascii():
+        return False
+    year, month, day = map(int, parts)
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    days = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+    return year > 0 and 1 <= month <= 12 and 1 <= day <= days[month - 1]
 
 
 def tokens_text(count: int) -> str:

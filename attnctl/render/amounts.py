@@ -51,6 +51,6 @@ def _runs(ordered: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def count_text(count: int, noun: str) -> str:
-    """ "1 layer", "32 layers"."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """ "1 layer", "32 layers"; plural: where it is not the noun and an s."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"

@@ -23,7 +23,8 @@ def engine_blocks(names: Sequence[str], report: EngineReport) -> list[Block]:
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in _notes(report)]
     if report.arguments:
         command = f"{setting} vllm serve MODEL".strip()
-        blocks.append(Line(f"to pin it: {command} {' '.join(report.arguments)}"))
+        text = f"to pin it: {command} {' '.join(report.arguments)}"
+        blocks.append(Line(text, whole=True))
     return [*blocks, *_differences(names, report)]
 
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from attnctl.render.view import View
 
 
+LONGEST = 4000
+"""Characters of a remark: a file may hold names of any length."""
+
+
 class Output:
     """One stream with what it can show; None of a field means: ask the stream."""
 
@@ -89,8 +93,10 @@ class Output:
 
 
 def remark(text: str) -> None:
-    """One line on standard error."""
-    to_stderr(f"attnctl: {' '.join(text.split())}\n")
+    """One line on standard error, without what a terminal would obey."""
+    line = " ".join(text.split())
+    line = "".join(one if one.isprintable() else "?" for one in line)
+    to_stderr(f"attnctl: {line if len(line) <= LONGEST else line[:LONGEST] + '...'}\n")
 
 
 def to_stderr(text: str) -> None:

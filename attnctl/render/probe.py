@@ -62,7 +62,7 @@ def _vendor(title: str, key: str, vendor: Vendor, facts: Mapping[str, Fact]) -> 
     if not vendor.gpus:
         reason = f": {vendor.reason}" if vendor.reason else ""
         style: Style = "dim" if vendor.status == "absent" else "warn"
-        return [Line(Mark(f"{title:8}{vendor.status}{reason}", style))]
+        return [Line(Mark(f"{title:8}{vendor.status}{reason}", style), hang=8)]
     runtime = {"nvidia": "CUDA", "amd": "ROCm", "intel": "Level Zero"}[key]
     versions = [
         f"{name} {value}"
@@ -128,7 +128,7 @@ def _system(machine: Machine) -> list[Block]:
     known = " ".join(machine.os[key] for key in plain[:2] if key in machine.os)
     parts = [known, *(machine.os[key] for key in plain[2:] if key in machine.os)]
     parts += [f"{key.replace('_', ' ')} {v}" for key, v in machine.os.items() if key not in plain]
-    return [Line(f"{'system':8}" + ", ".join(filter(None, parts)))]
+    return [Line(f"{'system':8}" + ", ".join(filter(None, parts)), hang=8)]
 
 
 def _software(machine: Machine) -> list[Block]:

@@ -16,7 +16,7 @@ def processor(cpu: Cpu) -> list[Block]:
     name = cpu.model or cpu.microarchitecture or cpu.arch or "unknown"
     kind = ", ".join(filter(None, (cpu.microarchitecture, cpu.isa_level)))
     parts = [f"{name} ({kind})" if kind else name, *_cores(cpu), *_memory(cpu)]
-    blocks: list[Block] = [Line(f"{'CPU':8}{', '.join(parts)}")]
+    blocks: list[Block] = [Line(f"{'CPU':8}{', '.join(parts)}", hang=8)]
     notable = [feature for feature in NOTABLE if feature in cpu.isa]
     if cpu.sve_bits:
         notable.append(f"{cpu.sve_bits}-bit SVE")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from attnctl.briefs import ProfileBrief
 from attnctl.decision import NOT_TIMED
 from attnctl.findings import Finding
+from attnctl.profile.match import NOT_KNOWN
 from attnctl.render.amounts import count_text
 from attnctl.render.demands import titles
 from attnctl.render.view import Block, Heading, Line, Table
@@ -76,10 +77,12 @@ def _brief_notes(brief: ProfileBrief) -> Iterator[str]:
         yield f"{name} has an entry that does not read: {bad}"
 
 
-def _differ(findings: Iterable[Finding]) -> str:
-    pairs = [(finding.wanted, finding.found) for finding in findings]
-    wanted, found = (", ".join(side) for side in zip(*pairs, strict=True))
-    return f"it was measured with {wanted}, here is {found}"
+def _differ(findings: Sequence[Finding]) -> str:
+    found = [finding.found for finding in findings]
+    measured = f"it was measured with {', '.join(finding.wanted for finding in findings)}"
+    if set(found) == {NOT_KNOWN}:
+        return f"{measured}; of what is here that is not known"
+    return f"{measured}, here is {', '.join(found)}"
 
 
 def maps(report: SelectReport) -> Iterator[Block]:

@@ -36,7 +36,7 @@ def listing_view(plans: Sequence[Plan]) -> View:
         blocks.append(Heading(f"{plan.backend}: {len(plan.runnable)} cases, {plan.level}"))
         if not plan.runnable:
             blocks.append(Line(Mark(why_nothing(plan.refused), "warn"), 2))
-        blocks += [Line(text, 2) for text in plan.runnable]
+        blocks += [Line(text, 2, whole=True) for text in plan.runnable]
         blocks += [Line(Mark(f"{t.case} [{t.status}]", "dim"), 2) for t in plan.refused]
     return tuple(blocks)
 
@@ -106,7 +106,7 @@ def _row(backend: BackendTrials) -> tuple[Cell, ...]:
 def _failure(backend: BackendTrials, trial: Trial) -> list[Line]:
     first = Line(Mark(f"{trial.status}: {backend.backend} {trial.case}", "bad"))
     rerun = f"attnctl smoke --backend {backend.backend} --case '{trial.case}'"
-    return [first, Line(trial.detail, 2), Line(f"again: {rerun}", 2)]
+    return [first, Line(trial.detail, 2), Line(f"again: {rerun}", 2, whole=True)]
 
 
 def _sum(report: SmokeReport) -> Cell:

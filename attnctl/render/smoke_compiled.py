@@ -41,7 +41,8 @@ def _cell(one: BackendTrials | None) -> Cell:
 def _failure(one: BackendTrials, trial: Trial) -> list[Line]:
     first = Line(Mark(f"{trial.status}: {one.backend} {one.device} {trial.case}", "bad"))
     again = f"attnctl smoke --backend {one.backend} --compile-for {one.device}"
-    return [first, Line(trial.detail, 2), Line(f"again: {again} --case '{trial.case}'", 2)]
+    rerun = Line(f"again: {again} --case '{trial.case}'", 2, whole=True)
+    return [first, Line(trial.detail, 2), rerun]
 
 
 def _refused(backends: Sequence[BackendTrials]) -> list[Line]:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnctl.codes import Meaning
+from attnctl.codes import GROUPS, Meaning
 from attnctl.matrix import Matrix, Row
-from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 
-COLUMNS = ("backend", "computes", "runs on", "devices", "head sizes", "kernel")
+COLUMNS = (
+    *("backend", "computes", "runs on", "devices", "head sizes", "kernel", "installed", "usable"),
+)
+SPARE = ("head sizes", "kernel", "devices")
+STYLES: dict[str, Style] = {"yes": "good", "unknown": "warn"}
 
 
 def support_view(table: Matrix) -> View:
     """One row per backend, then declarations that did not load."""
     rows = tuple(_short(row) for row in table.rows)
     return (
-        Table(COLUMNS, rows, spare=COLUMNS.index("head sizes")),
+        Table(COLUMNS, rows, spare=tuple(map(COLUMNS.index, SPARE))),
         *_broken(table),
         Line(""),
+        *_machine(table),
         Line("all of one: attnctl list NAME; the default orders: attnctl list --markdown"),
     )
+
+
+def _machine(table: Matrix) -> Iterator[Block]:
+    if table.machine:
+        there = sum(row.usable == "yes" for row in table.rows)
+        yield Line(f"usable on {table.machine}: {there} of {len(table.rows)} backends")
 
 
 def _short(row: Row) -> tuple[Cell, ...]:
@@ -27,9 +38,11 @@ def _short(row: Row) -> tuple[Cell, ...]:
         row.name,
         ", ".join(row.ops),
         ", ".join(row.platforms),
-        "; ".join(row.devices),
+        "; ".join(row.devices).replace("compute capability", "CC"),
         "a state, no cache" if row.is_ssm else row.head_sizes,
         _kernel(row),
+        Mark(row.installed, STYLES.get(row.installed, "")),
+        Mark(row.usable, STYLES.get(row.usable, "")),
     )
 
 
@@ -77,6 +90,11 @@ def _facts(row: Row) -> Iterator[tuple[Cell, ...]]:
     }
     yield from ((Mark(label, "dim"), text) for label, text in facts.items() if text)
     yield (Mark("kernel", "dim"), _kernel(row))
+    if row.installed:
+        yield (Mark("installed", "dim"), Mark(row.installed, STYLES.get(row.installed, "")))
+        why = "; ".join(row.not_usable)
+        text = f"{row.usable}: {why}" if why else row.usable
+        yield (Mark("usable", "dim"), Mark(text, STYLES.get(row.usable, "")))
     if row.rivals:
         yield (Mark("rivals", "dim"), f"{', '.join(row.rivals)} (where installed, by name)")
 
@@ -87,6 +105,15 @@ def _orders(table: Matrix, name: str) -> Iterator[Block]:
             where = f"default order on {order.platform}, {order.op}"
             yield Line(f"{where}: {', '.join(order.names)}")
             yield from (Line(f"but {rule}", indent=2) for rule in order.rules)
+
+
+def codes_view() -> View:
+    """Every code with its title, by group."""
+    blocks: list[Block] = []
+    for title, rows in GROUPS.items():
+        table = Table((), tuple((code, row[0]) for code, row in rows.items()), indent=2)
+        blocks += [Heading(title), table]
+    return (*blocks, Line(""), Line("more of one: attnctl explain CODE"))
 
 
 def meaning_view(found: Meaning) -> View:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 
 from rich.box import Box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -52,14 +53,28 @@ def _draw(console: Console, block: Block, first: bool) -> None:
     if isinstance(block, Heading):
         console.print(Text(("" if first else "\n") + clean(block.text), style="bold"))
     elif isinstance(block, Line):
-        console.print(Padding(_words(block.cell), (0, 0, 0, block.indent)))
+        _draw_line(console, block)
     elif block.rows:
         drawn = _fitting(block.compact(), console.width - block.indent)
         console.print(Padding(drawn, (0, 0, 0, block.indent), expand=False))
 
 
-def _fitting(table: Table, room: int) -> RichTable:
-    if table.spare is not None and not _widths(table, room):
+def _draw_line(console: Console, line: Line) -> None:
+    words = _words(line.cell)
+    if line.whole:
+        console.print(Text(" " * line.indent) + words, soft_wrap=True)
+        return
+    drawn: Text | RichTable = words
+    if line.hang:
+        drawn = RichTable.grid()
+        drawn.add_column(width=line.hang, no_wrap=True)
+        drawn.add_column(overflow="fold")
+        drawn.add_row(words[: line.hang], words[line.hang :])
+    console.print(Padding(drawn, (0, 0, 0, line.indent)))
+
+
+def _fitting(table: Table, room: int) -> RichTable | Group:
+    while table.spare and not _widths(table, room):
         table = table.without_spare()
     widths = _widths(table, room)
     return _table(table, widths) if widths else _stacked(table)
@@ -112,18 +127,42 @@ def _table(table: Table, widths: list[int]) -> RichTable:
     return drawn
 
 
-def _stacked(table: Table) -> RichTable:
+def _stacked(table: Table) -> RichTable | Group:
     """Each row as a block of its own: its fixed cells, then one line per other column."""
+    lead = max(1, min(table.fixed, 2))
+    if any(len(text_of(row[0])) > LONGEST_WORD for row in table.rows):
+        # beside a long name all else would stand far to the right
+        width = max(map(len, table.columns[1:]), default=0)
+        return Group(*(one for row in table.rows for one in _under_its_name(table, row, width)))
     grid = RichTable.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
+    if table.columns:
+        grid.add_row(*(Text(name, style="dim") for name in _joined(table.columns, lead)))
     for row in table.rows:
-        lead = max(1, min(table.fixed, 2))
         grid.add_row(_words(row[0]), Text(" ").join(_words(cell) for cell in row[1:lead]))
-        for name, cell in list(zip(table.columns or [""] * len(row), row, strict=True))[lead:]:
-            if text_of(cell):
-                grid.add_row(Text(f"  {name}", style="dim"), _words(cell))
+        _add_fields(grid, table, row, lead)
     return grid
+
+
+def _joined(names: tuple[str, ...], lead: int) -> tuple[str, str]:
+    return names[0], " ".join(names[1:lead])
+
+
+def _under_its_name(table: Table, row: tuple[Cell, ...], width: int) -> Iterator[Text | RichTable]:
+    grid = RichTable.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True, width=width + 2)
+    grid.add_column(overflow="fold")
+    _add_fields(grid, table, row, 1)
+    yield _words(row[0])
+    yield grid
+
+
+def _add_fields(grid: RichTable, table: Table, row: tuple[Cell, ...], lead: int) -> None:
+    names = table.columns or ("",) * len(row)
+    for name, cell in list(zip(names, row, strict=True))[lead:]:
+        if text_of(cell):
+            grid.add_row(Text(f"  {name}", style="dim"), _words(cell))
 
 
 def _words(cell: Cell) -> Text:

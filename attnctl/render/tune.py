@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
+from attnctl.profile.ratio import times_text
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Table, View
 from attnctl.tune.report import Row, TuneReport
 from attnctl.tune.run import Step
@@ -14,15 +15,33 @@ BAR = 24
 MOST_FAILURES = 12
 
 
-class Progress:
-    """Says on standard error how far the tune is; silent where that is no terminal."""
+class Bar:
+    """A line on standard error that says how far a run is; silent where that is no terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._shown = self._stream is not None and self._stream.isatty()
 
+    def show(self, done: int, total: int, words: str) -> None:
+        if self._shown:
+            from shutil import get_terminal_size
+
+            width = max(20, get_terminal_size().columns - 1)
+            text = f"{_bar(done, total)} {done}/{total}{words}"
+            self._stream.write(f"\r\x1b[K{text[:width]}")
+            self._stream.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+class Progress(Bar):
+    """How far a tune is, with the best so far and the time that is left."""
+
     def begin(self, total: int) -> None:
-        self._say(f"{_bar(0, total)} 0/{total} points, compiling and judging the first settings")
+        self.show(0, total, " points, compiling and judging the first settings")
 
     def step(self, step: Step) -> None:
         best = step.measured.best()
@@ -31,20 +50,7 @@ class Progress:
             setting = Setting(knobs=best.knobs, kernel=best.kernel)
             found = f"{best.backend} {best.median_us:.4g} us at {step.task.load} with {setting}"
         left = "" if step.left_s is None else f", about {_time(step.left_s)} left"
-        self._say(f"{_bar(step.done, step.total)} {step.done}/{step.total}{left}; {found}")
-
-    def close(self) -> None:
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-
-    def _say(self, text: str) -> None:
-        if self._shown:
-            from shutil import get_terminal_size
-
-            width = max(20, get_terminal_size().columns - 1)
-            self._stream.write(f"\r\x1b[K{text[:width]}")
-            self._stream.flush()
+        self.show(step.done, step.total, f"{left}; {found}")
 
 
 def _bar(done: int, total: int) -> str:
@@ -67,7 +73,7 @@ def tune_view(report: TuneReport) -> View:
                 ("point", "fastest", "setting", "us", "vs bundled", "tried", "pruned", "failed"),
                 tuple(_row(row) for row in one.rows),
                 indent=2,
-                spare=6,
+                spare=(6,),
             )
         )
     shown = report.failures[:MOST_FAILURES]
@@ -86,7 +92,7 @@ def _row(row: Row) -> tuple[Cell, ...]:
     setting = str(Setting(knobs=row.knobs, kernel=row.kernel))
     ratio = row.ratio
     style = "good" if ratio is not None and ratio < 0.98 else ""
-    shown = "" if ratio is None else f"{ratio:.2f}x {row.bundled}"
+    shown = "" if ratio is None else f"{times_text(ratio)} {row.bundled}"
     return (
         str(row.load),
         Mark(row.backend, "strong"),
@@ -108,6 +114,6 @@ def _sum(report: TuneReport) -> Cell:
         product *= ratio ** (1 / len(ratios))
     return Mark(
         f"{len(timed)} of {len(rows)} points timed in {_time(report.seconds)} on {report.device}; "
-        f"{product:.2f}x the time of the bundled choices; the profile is {report.output}",
+        f"{times_text(product)} the time of the bundled choices; the profile is {report.output}",
         "good",
     )

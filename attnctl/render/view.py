@@ -22,32 +22,38 @@ class Heading(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line of words; indent in columns."""
+    """One line of words; indent in columns.
+
+    hang: how many columns its label takes, under which a terminal writes nothing more. whole: it is
+    there to be pasted, so that a terminal must not break it.
+    """
 
     cell: Cell
     indent: int = 0
+    hang: int = 0
+    whole: bool = False
 
 
 class Table(NamedTuple):
     """Rows under column names; an empty `columns` draws no header.
 
-    fixed: how many leading columns are never wrapped. spare: the column that goes first where a
-    terminal is too narrow.
+    fixed: how many leading columns are never wrapped. spare: the columns that go where a terminal
+    is too narrow, one after the other.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     indent: int = 0
     fixed: int = 1
-    spare: int | None = None
+    spare: tuple[int, ...] = ()
 
     def compact(self) -> Table:
         """The table less its columns that hold nothing."""
         return self._only({p for p in range(self._width) if any(text_of(r[p]) for r in self.rows)})
 
     def without_spare(self) -> Table:
-        """The table less the column that a narrow terminal can do without."""
-        return self._only({place for place in range(self._width) if place != self.spare})
+        """The table less the column that a narrow terminal can do without first."""
+        return self._only({place for place in range(self._width) if place != self.spare[0]})
 
     @property
     def _width(self) -> int:
@@ -59,9 +65,7 @@ class Table(NamedTuple):
             tuple(cell for place, cell in enumerate(row) if place in kept) for row in self.rows
         )
         fixed = sum(place in kept for place in range(self.fixed))
-        spare = None
-        if self.spare is not None and self.spare in kept:
-            spare = sum(place < self.spare for place in kept)
+        spare = tuple(sum(k < place for k in kept) for place in self.spare if place in kept)
         return Table(columns, rows, self.indent, fixed, spare)
 
 

@@ -2,8 +2,8 @@
 
 FA2 needs compute capability 8.0, FA3 9.x, FA4 9.x to 11.x, and each its package. 9.x prefers FA3,
 10.x FA4, everything else FA2; ALiBi is in FA2 alone, unequal K and V widths are not; head sizes
-above 256, and sinks with unequal widths, need FA4 on 9.x; FA4 on Blackwell takes head sizes up to
-128 and (192, 128).
+above 256, and sinks with unequal widths or widths that FA3 does not pair, need FA4 on 9.x; FA4 on
+Blackwell takes head sizes up to 128 and (192, 128).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _preference(cc: Version, layer: Layer) -> tuple[int, ...]:
     unequal = layer.op == "diffkv"
     size = max(layer.head_size or 0, layer.head_size_v or 0)
     if cc[0] == 9:
-        if size > 256 or (layer.group.sinks and unequal):
+        if size > 256 or (unequal and (layer.group.sinks or not _paired(layer))):
             return (4,)
         return (3, 4) if unequal else (3, 4, 2)
     if cc[0] in (10, 11) and (size <= 128 or (layer.head_size, layer.head_size_v) == (192, 128)):
@@ -66,6 +66,12 @@ def _preference(cc: Version, layer: Layer) -> tuple[int, ...]:
         # the field keeps FA2 on 11.x, and takes FA4 where that alone is there
         return (4, 2) if cc[0] == 10 else (2, 4)
     return () if unequal else (2,)
+
+
+def _paired(layer: Layer) -> bool:
+    """Whether FA3 takes these unequal widths of K and V: its own check, in its words' order."""
+    width, width_v = layer.head_size or 0, layer.head_size_v or 0
+    return (128 < width <= 192 and 96 < width_v <= 128) or (width <= 64 and width_v <= 512)
 
 
 def _device_takes(version: int, cc: Version) -> bool:

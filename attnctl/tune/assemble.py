@@ -9,8 +9,15 @@ from typing import cast
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.search import NOT_JUDGED, NOT_TIMED, TIE, Final, Measured, Out, winner
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, TIE, Final, Measured, Out, winner
 from attnctl.tune.tasks import Task
+
+DOUBT = 0.04
+"""The logarithm of the gain of another block size that is believed however much points disagree."""
+
+HOST_TIE = 1.05
+"""On a processor: where a batch's cache comes to lie moves all times of a point alike, which its
+rounds do not show, by a few per cent."""
 
 Pair = tuple[Task, Measured]
 
@@ -33,7 +40,8 @@ def assemble(
         found = measured.get(task.key)
         if found is not None:
             by_shape.setdefault(task.shape_key, []).append((task, found))
-    entries = [_entry(pairs, kernels) for pairs in by_shape.values()]
+    tie = TIE if site.shared_memory_bytes else HOST_TIE
+    entries = [_entry(pairs, kernels, tie) for pairs in by_shape.values()]
     return Profile(
         name=name,
         key=key,
@@ -57,9 +65,9 @@ def _conditions(site: Site) -> dict[str, int | float | str | bool]:
     }
 
 
-def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
+def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     backends = [rival.backend for rival in pairs[0][0].rivals]
-    pages = {backend: _page(backend, pairs) for backend in backends}
+    pages = {backend: _page(backend, pairs, tie) for backend in backends}
     points = (_point(task, found, pages) for task, found in pairs)
     return Entry(
         shape=pairs[0][0].shape,
@@ -69,26 +77,41 @@ def _entry(pairs: list[Pair], kernels: dict[str, str]) -> Entry:
     )
 
 
-def _page(backend: str, pairs: list[Pair]) -> int | None:
+def _page(backend: str, pairs: list[Pair], tie: float) -> int | None:
     """The size of a cache block that is best over all points: one cache serves all of them.
 
-    The default's, which is met first, keeps its place within the tie. None: it has no times.
+    The default's, which is met first, keeps its place unless another is faster beyond the tie, and
+    by more than the points' disagreement lets doubt, or by DOUBT. None: it has no times.
     """
-    means: dict[int, float] = {}
     per_point = [
         _by_page(one for one in found.finals if one.backend == backend) for _, found in pairs
     ]
     timed = [
         (one, task.load.weight) for one, (task, _) in zip(per_point, pairs, strict=True) if one
     ]
-    for page in timed[0][0] if timed else ():
-        if all(page in one for one, _ in timed):
-            total = sum(weight for _, weight in timed)
-            means[page] = sum(w * math.log(one[page].median_us) for one, w in timed) / total
-    if not means:
+    pages = [page for page in timed[0][0] if all(page in one for one, _ in timed)] if timed else []
+    if not pages:
         return None
-    bound = min(means.values()) + math.log(TIE)
-    return next(page for page, mean in means.items() if mean <= bound)
+
+    def behind(page: int, other: int) -> tuple[float, float]:
+        logs = [math.log(one[page].median_us / one[other].median_us) for one, _ in timed]
+        return _mean(logs, [weight for _, weight in timed])
+
+    best = min(pages, key=lambda page: behind(page, pages[0])[0])
+
+    def keeps(page: int) -> bool:
+        mean, error = behind(page, best)
+        return mean <= max(math.log(tie), min(SURE * error, DOUBT))
+
+    return next(page for page in pages if keeps(page))
+
+
+def _mean(logs: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+    """The weighted mean and its standard error, from how much they differ."""
+    total = sum(weights)
+    mean = sum(weight * one for one, weight in zip(logs, weights, strict=True)) / total
+    spread = (weight * (one - mean) for one, weight in zip(logs, weights, strict=True))
+    return mean, math.hypot(*spread) / total
 
 
 def _by_page(finals: Iterable[Final]) -> dict[int, Final]:

@@ -17,7 +17,7 @@ from attnctl.exits import InputError
 from attnctl.files import reason
 from attnctl.profile.document import Key, Versions
 from attnctl.tune.exchange import Verdict
-from attnctl.tune.search import Measured
+from attnctl.tune.finals import Measured
 
 SCHEMA = "attnctl.journal/1"
 READ_LIMIT = 1 << 28
@@ -60,7 +60,7 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        _close(self._file)
 
     def judged(self, candidate: str, verdict: Verdict) -> None:
         self.verdicts[candidate] = verdict
@@ -110,17 +110,33 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
         file = open(path, "a+b")  # noqa: PTH123, SIM115
     except OSError as error:
         raise InputError(f"{path} cannot be written: {reason(error)}") from error
+    journal = Journal(path, file)
     try:
         _lock(file, path)
-        journal = Journal(path, file)
         if there:
             _read(journal, file, header)
         else:
-            journal._append(header, sync=True)
+            _begin(journal, header)
     except BaseException:
-        file.close()
+        _close(file)
         raise
     return journal
+
+
+def _begin(journal: Journal, header: Header) -> None:
+    """Writes the first line; where the disk takes none, there is no journal."""
+    try:
+        journal._append(header, sync=True)
+    except InputError:
+        with contextlib.suppress(OSError):
+            os.unlink(journal.path)  # noqa: PTH108
+        raise
+
+
+def _close(file: IO[bytes]) -> None:
+    # what a full disk did not take is tried once more, and was told of before
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 def _lock(file: IO[bytes], path: str) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from attnctl.exits import Exit
 from attnctl.profile.document import Profile, Shape
-from attnctl.tune.search import Measured
+from attnctl.tune.finals import Measured
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Task
 from attnctl.tune.workload import Load

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from attnctl.tune.exchange import Bench, Candidate
+from attnctl.tune.finals import Measured
 from attnctl.tune.journal import Journal
-from attnctl.tune.search import Judge, Measured, tune_point
+from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.tasks import Task
 
 FIRST = 5.0

@@ -84,15 +84,19 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     versions = _versions(request.machine, site)
     if request.output is None:
         refuse_damaged(key, versions, request.environ)
+    else:
+        refuse_foreign(request.output, key, versions)
     names = {rival.backend for task in plan.tasks for rival in task.rivals}
     kernels = kernel_hashes(request.registry, names)
     header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)
     path = journal_path(base, plan.fingerprint)
     with open_journal(path, header, request.resume) as journal:
         watcher.begin(len(plan.tasks))
+        started = time.monotonic()
         measured = run_tasks(
             plan.tasks, bench, journal, budget_s=request.budget_s, told=watcher.step
         )
+        spent_s = time.monotonic() - started
         profile = assemble(
             plan.tasks,
             measured,
@@ -114,7 +118,18 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
         profile,
         output=output,
         seconds=time.monotonic() - begin,
-        notes=plan.notes,
+        notes=(*plan.notes, *_overrun(request.budget_s, spent_s)),
+    )
+
+
+def _overrun(budget_s: float | None, spent_s: float) -> tuple[str, ...]:
+    """A sentence where the run took clearly longer than it was given."""
+    if budget_s is None or spent_s <= 1.2 * budget_s + 1.0:
+        return ()
+    return (
+        f"it took {spent_s:.0f} s instead of the {budget_s:g} s of --budget: the defaults of every "
+        "backend are judged and timed at every point, whatever the clock says; fewer points or "
+        "backends take less",
     )
 
 

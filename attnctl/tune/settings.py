@@ -20,11 +20,10 @@ import msgspec
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.nearest import did_you_mean
+from attnctl.profile.pick import BLOCK_SIZE as BLOCK_SIZE
 
 Knob: TypeAlias = "int | str | bool"
 Knobs: TypeAlias = "dict[str, int | str | bool]"
-
-BLOCK_SIZE = "block_size"
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

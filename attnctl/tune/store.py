@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, reason, write_whole
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import Key, Profile, Versions, read_profile
-from attnctl.profile.merge import merge
+from attnctl.profile.document import Key, Profile, Versions, read_to_add
+from attnctl.profile.merge import check_mergeable, merge
 from attnctl.profile.store import file_name, folder, save
 
 
@@ -24,7 +24,7 @@ def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:
         return str(save(new, environ))
     with _locked(path):
         try:
-            old = read_profile(path)
+            old = read_to_add(path)
         except MissingFileError:
             whole = new
         else:
@@ -50,16 +50,21 @@ def journal_base(path: str | None, environ: Mapping[str, str]) -> str:
     return str(where / "tune")
 
 
-def refuse_foreign(path: str, key: Key) -> None:
-    """InputError, before hours of measuring: the file is another device's, or no profile."""
+def refuse_foreign(path: str, key: Key, versions: Versions | None = None) -> None:
+    """InputError, before hours of measuring: the file is another device's, or no profile.
+
+    versions: those that the new times hold for, once they are known.
+    """
     try:
-        old = read_profile(path)
+        old = read_to_add(path)
     except MissingFileError:
         return
     if old.key != key:
         raise InputError(
             f"{path}: it holds times of {old.key}, and this is {key}: name another --output"
         )
+    if versions is not None:
+        check_mergeable(old, Profile(name="what this tune measures", key=key, versions=versions))
 
 
 def refuse_damaged(key: Key, versions: Versions, environ: Mapping[str, str]) -> None:
@@ -68,7 +73,7 @@ def refuse_damaged(key: Key, versions: Versions, environ: Mapping[str, str]) -> 
     if where is None:
         return
     try:
-        read_profile(where / file_name(Profile(name="", key=key, versions=versions)))
+        read_to_add(where / file_name(Profile(name="", key=key, versions=versions)))
     except MissingFileError:
         return
     except InputError as error:

@@ -9,6 +9,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import read_bytes
+from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.nearest import did_you_mean
 
 LIMIT = 1 << 24
@@ -48,21 +49,25 @@ def prefill(*points: tuple[int, int, int]) -> tuple[Load, ...]:
     )
 
 
-# steps of four: any point inside is within twofold of one that was timed, on each axis
+# contexts in steps of four, so that any point inside is within twofold of one that was timed;
+# batches as engines pad them, for on them depends how well a launch fills the device
+BATCHES = (1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
+
 WORKLOADS: dict[str, tuple[Load, ...]] = {
     "chat": (
-        *decode((1, 4, 16, 64, 256), (256, 1024, 4096, 8192)),
+        *decode(BATCHES, (256, 1024, 4096)),
+        *decode((1, 4, 16, 64, 256), (8192,)),
         *prefill((1, 128, 128), (1, 512, 512), (1, 2048, 2048), (1, 4096, 4096)),
         *prefill((4, 512, 512), (4, 2048, 2048), (16, 512, 512)),
         *prefill((1, 2048, 512), (1, 8192, 512), (4, 4096, 512), (16, 2048, 512)),
     ),
     "long-context": (
-        *decode((1, 4, 16), (8192, 32768, 131072)),
+        *decode((1, 2, 4, 8, 16), (8192, 32768, 131072)),
         *prefill((1, 8192, 8192), (1, 32768, 32768)),
         *prefill((1, 32768, 2048), (1, 131072, 2048), (4, 32768, 512), (1, 131072, 512)),
     ),
     "batch": (
-        *decode((64, 256, 512), (512, 1024, 4096)),
+        *decode((64, 128, 256, 512), (512, 1024, 4096)),
         *prefill((8, 512, 512), (32, 512, 512), (8, 2048, 2048), (16, 4096, 512)),
     ),
 }
@@ -78,14 +83,15 @@ def read_workload(word: str) -> tuple[Load, ...]:
     if not word.endswith(".json") and "/" not in word:
         hint = did_you_mean(word, WORKLOADS) or f" Known are {', '.join(WORKLOADS)}."
         raise InputError(f"--workload {word}: no such workload, nor a .json file.{hint}")
-    data = read_bytes(word, "workload")
+    data = unmarked(read_bytes(word, "workload"), word)
     try:
         points = msgspec.json.decode(data, type=list[Load])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(
             f"{word}: not a workload: {error}; it is a JSON list of points as "
             '{"phase": "decode", "batch": 8, "context": 4096, "query": 1, "weight": 1}'
         ) from error
+    refuse_repeated(data, word)
     if not points:
         raise InputError(f"{word}: it lists no points, so there is nothing to time")
     for index, point in enumerate(points):

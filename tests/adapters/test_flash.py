@@ -93,6 +93,9 @@ def test_diffkv_is_right_with_fa3_and_fa4_and_never_takes_fa2() -> None:
     assert faults(blackwell, "plain", "sinks", **shape) == {}
     with pytest.raises(InputError, match="no version takes this device"):
         try_case(runtime(carried, (8, 0), "FLASH_ATTN_DIFFKV"), case(**shape))
+    unpaired = case(head_size=80, head_size_v=48)
+    with pytest.raises(InputError, match="cannot be loaded: FA4"):
+        try_case(runtime(own, name="FLASH_ATTN_DIFFKV"), unpaired)
 
 
 def test_what_is_missing_is_said_for_each_version() -> None:

@@ -30,10 +30,12 @@ class Answer(NamedTuple):
         return self.out.rstrip("\n").rpartition("\n")[2]
 
 
-def run(*words: str, width: int | None = None, colour: bool = False) -> Answer:
+def run(
+    *words: str, width: int | None = None, colour: bool = False, app: Any | None = None
+) -> Answer:
     """The answer of `attnctl WORDS`; width: on a terminal that wide, else into a pipe."""
     out, err = io.StringIO(), io.StringIO()
     output = Output(out, terminal=width is not None, width=width, colour=colour)
     with redirect_stdout(out), redirect_stderr(err):
-        code = run_cli(words, output)
+        code = run_cli(words, output, app)
     return Answer(code, out.getvalue(), err.getvalue())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from attnctl.codes import TABLE
 from attnctl.registry import load
 from tests.commands.running import run
 
@@ -66,7 +69,7 @@ def test_a_code_is_explained_as_json() -> None:
         (("list", "TRITON_ATN"), "Did you mean TRITON_ATTN?"),
         (("explain", "compute_capabilty"), "Did you mean compute_capability?"),
         (("explain", "TRITON_ATN"), "Did you mean TRITON_ATTN?"),
-        (("explain", "zzzzzz"), "attnctl select"),
+        (("explain", "zzzzzz"), "All codes: attnctl explain"),
     ],
 )
 def test_an_unknown_name_is_met_with_the_nearest(words: tuple[str, ...], hint: str) -> None:
@@ -75,6 +78,19 @@ def test_an_unknown_name_is_met_with_the_nearest(words: tuple[str, ...], hint: s
     assert (found.code, found.out) == (2, "")
     assert hint in found.err
     assert found.err.count("\n") == 1
+
+
+def test_without_a_subject_every_code_is_listed() -> None:
+    """As titles by group, as the page of the docs, and as a document."""
+    text = run("explain").out
+    page = run("explain", "--markdown").out
+    found = run("explain", "--json").json
+    assert found["schema"] == "attnctl.codes/1"
+    assert [one["code"] for one in found["codes"]] == list(TABLE)
+    for code, (title, _, _) in TABLE.items():
+        assert re.search(rf"^  {re.escape(code)} +{re.escape(title)}$", text, re.MULTILINE)
+        assert f"- **`{code}`**: {title}. " in page
+    assert run("explain", "--markdown", "dtype").code == 2
 
 
 def test_every_code_in_an_answer_can_be_explained() -> None:

@@ -94,6 +94,20 @@ def test_an_import_shows_a_name_without_what_would_steer_the_terminal(tmp_path: 
     assert found.out.count("\n") == 1
 
 
+def test_an_import_onto_a_damaged_file_of_ones_own_says_what_to_do(
+    document: Path, own: Path
+) -> None:
+    """Nothing is written over it; the sentence names the file and the way out."""
+    assert run("profile", "import", str(document)).code == 0
+    (file,) = own.glob("*.json")
+    file.write_bytes(b"{half")
+    answer = run("profile", "import", str(document))
+    assert answer.code == 2
+    assert answer.err.startswith(f"attnctl: {file}: not a profile")
+    assert "move that file away and import again" in answer.err
+    assert file.read_bytes() == b"{half"
+
+
 def test_import_refuses_a_newer_major_version_with_a_hint(document: Path, own: Path) -> None:
     """Version 99 may mean anything; a newer minor one is read."""
     text = document.read_text()
@@ -313,3 +327,12 @@ def test_a_file_that_nobody_named_and_that_does_not_read_hides_no_other(
     assert f"{own / 'a.json'}: not a profile" in found.err
     assert len(found.err.splitlines()) == 1
     assert str(own / "b.json") in found.out
+
+
+def test_versions_that_nobody_knows_are_said_once() -> None:
+    """Packages that are assumed have no versions, and the profile stays of use."""
+    words = ("--machine", "h200", "--assume-installed", "torch,triton,flash_attn_3")
+    shown = run("select", "--model", LLAMA, *words).out
+    (note,) = [line for line in shown.splitlines() if " is stale" in line]
+    assert note.endswith("; of what is here that is not known")
+    assert note.count("not known") == 1

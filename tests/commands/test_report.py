@@ -20,7 +20,7 @@ from attnctl.private_names import PrivateNames
 from attnctl.smoke_run import Request
 from tests.commands.running import LLAMA, ROOT, run
 
-NAMES = ["about.json", "tape.json", "machine.json", "list.json"]
+NAMES = ["about.json", "tape.json", "machine.json", "libraries.json", "list.json"]
 PLANTED = {
     "USER": "wilhelmina",
     "LOGNAME": "wilhelmina",

@@ -16,46 +16,6 @@ COMPILE = ("smoke", "--compile-for", "sm_90")
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ((*ON, "--case", "gdn()"), "CPU_ATTN does not compute gdn; it computes paged, diffkv"),
-        (
-            (*ON, "--case", "paged()", "--case", "mla()"),
-            "mla(): CPU_ATTN does not compute mla; it computes paged, diffkv",
-        ),
-        (
-            (*ON, "--backend", "GDN_ATTN", "--case", "gdn()", "--case", "linear()"),
-            "linear(): none of CPU_ATTN, GDN_ATTN computes linear",
-        ),
-        ((*ON, "--all"), "--all and --backend name different runs"),
-        (("smoke",), "smoke: name a --backend, or say --all"),
-        ((*ON, "--op", "pagd"), "--op pagd: no such operation. Did you mean paged?"),
-        ((*ON, "--device", "gpu"), "--device gpu: no such device; it is one of cpu, interpret"),
-        ((*ON, "--case", "paged()", "--model", LLAMA), "--case and --model name different cases"),
-        ((*ON, "--timeout", "0"), "--timeout 0: must be more than 0"),
-        ((*ON, "--baseline", "old.json"), "--baseline needs --compile-for"),
-        ((*ON, "--spills", "9"), "--spills needs --compile-for"),
-        ((*ON, "--every-knob"), "--every-knob needs --compile-for"),
-        (("smoke", "--compile-for", "sm_9"), "no such target. Did you mean sm_90?"),
-        ((*COMPILE, "--device", "cpu"), "--device does not go with --compile-for"),
-        ((*COMPILE, "--determinism"), "--determinism does not go with --compile-for"),
-        ((*COMPILE, "--spills", "-1"), "--spills -1: must be 0 or more bytes"),
-        ((*COMPILE, "--baseline", "absent.json"), "absent.json cannot be read"),
-        ((*COMPILE, "--backend", "CPU_ATTN"), "has a kernel of ours to compile"),
-        ((*ON, "--case", "paged(heads=7)"), "heads must be a multiple of kv_heads, found 7 and 2"),
-        ((*ON, "--case", "paged(page=0)"), "page must be a whole number from 1"),
-        ((*ON, "--case", "paged(page=8,page=16)"), "page is given twice"),
-    ],
-)
-def test_a_run_that_makes_no_sense_is_refused(words: tuple[str, ...], sentence: str) -> None:
-    """One line on standard error, exit code 2, and nothing was run."""
-    found = run(*words)
-    assert sentence in found.err
-    assert found.err.count("\n") == 1
-    assert (found.code, found.out) == (2, "")
-
-
-@pytest.mark.parametrize(
     ("words", "package"),
     [
         (("--self-test",), "torch"),

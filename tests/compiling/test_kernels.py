@@ -106,7 +106,7 @@ def test_the_matrix_units_own_instructions_are_used(reports: tuple[SmokeReport, 
             if (one.backend, one.device) == ("TRITON_ATTN", target)
             for trial in one.trials
             for launch in trial.launches
-            if launch.kernel == "prefill_kernel"
+            if launch.kernel in ("prefill_kernel", "prefill_hopper_kernel")
         )
         assert any(name.startswith(prefix) for name in prefill.matrix)
         assert prefill.products == ("bf16",)

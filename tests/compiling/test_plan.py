@@ -131,6 +131,14 @@ def test_a_target_named_twice_counts_once() -> None:
     assert [m.gpus[0].arch for m in read_targets("SM_90, gfx942,sm_90")] == ["sm_90", "gfx942"]
 
 
+@pytest.mark.parametrize("text", ["all,sm_90", "sm_90,ALL", " all , sm_90,all"])
+def test_all_may_stand_in_a_list(text: str) -> None:
+    """It is the nine targets, each once, in the order in which they were named first."""
+    found = [machine.gpus[0].arch for machine in read_targets(text)]
+    assert sorted(found) == sorted(NINE.split(","))
+    assert [one.gpus[0].arch for one in read_targets("sm_103,all")][:2] == ["sm_103", "sm_80"]
+
+
 @pytest.mark.parametrize(
     ("name", "arch", "most"),
     [

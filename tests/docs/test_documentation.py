@@ -6,19 +6,23 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 
+from attnctl.cli import build
 from tests.commands.running import LLAMA, ROOT, run
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = runpy.run_path(str(ROOT / "tools" / "blocks.py"))
 SCHEMAS = runpy.run_path(str(ROOT / "tools" / "schemas.py"))["documents"]()
+PICTURES = runpy.run_path(str(ROOT / "tools" / "screens.py"))["pictures"]()
 RUN_BY_CI = {"install-tool", "install-tests"}
 
 
@@ -93,6 +97,25 @@ def test_the_support_table_is_current() -> None:
     assert (ROOT / "docs" / "support.md").read_text("utf-8") == run("list", "--markdown").out
 
 
+def test_the_page_of_codes_is_current() -> None:
+    """docs/codes.md is what `attnctl explain --markdown` prints; `make docs` renews it."""
+    assert (ROOT / "docs" / "codes.md").read_text("utf-8") == run("explain", "--markdown").out
+
+
+@pytest.mark.parametrize("name", ["screen-light.svg", "screen-dark.svg"])
+def test_the_picture_of_the_readme_is_current(name: str) -> None:
+    """It is the program's own screen, and well-formed; `make docs` renews it."""
+    drawn = PICTURES[name]
+    assert (ROOT / "docs" / name).read_text("utf-8") == drawn
+    words = [element.text or "" for element in ElementTree.fromstring(drawn)]
+    command = words[words.index("model") - 1]
+    assert command.startswith("$ attnctl select ")
+    pick = run(*command.split()[2:], "--json").json["groups"][0]["pick"]
+    assert pick in words
+    assert words[-1].endswith(f": {pick}")
+    assert f"docs/{name}" in (ROOT / "README.md").read_text("utf-8")
+
+
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_schemas_are_current(name: str) -> None:
     """docs/schema holds the schemas of the types as they are; `make docs` renews them."""
@@ -108,6 +131,8 @@ def test_the_schemas_are_current(name: str) -> None:
         ("select", ("select", "--model", LLAMA, "--machine", "t4", "--json")),
         ("select-sweep", ("select", "--model", LLAMA, "--machine", "all", "--json")),
         ("matrix", ("list", "--json")),
+        ("codes", ("explain", "--json")),
+        ("libraries", ("probe", "--libs", "--json")),
     ],
 )
 def test_documents_fit_their_schema(name: str, words: tuple[str, ...]) -> None:
@@ -130,3 +155,29 @@ def test_every_machine_and_model_file_fits_its_schema() -> None:
     assert len(files) >= 30
     for file in files:
         jsonschema.validate(json.loads(file.read_text()), schema)
+
+
+def shown_commands() -> list[Any]:
+    """Commands of console blocks and of the prose, less those with dots in place of words."""
+    found = {}
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        typed = re.findall(r"^\$ (attnctl .*?)(?: {2,}#.*)?$", text, re.MULTILINE)
+        named = re.findall(r"`(attnctl [a-z][^`]*)`", text)
+        for command in (*typed, *(" ".join(one.split()) for one in named)):
+            if "..." not in command:
+                found[f"{page.name}: {command}"] = command
+    return [pytest.param(command, id=place) for place, command in found.items()]
+
+
+@pytest.mark.parametrize("command", shown_commands())
+def test_every_command_that_a_page_names_is_understood(command: str) -> None:
+    """It exists, and so do its options, whether or not a page's block is run."""
+    words = shlex.split(re.split(r" (?:\||>|\|\|) ", command)[0], comments=True)[1:]
+    here, path = build(), "attnctl"
+    while words and hasattr(here, "list_commands"):
+        path = f"{path} {words[0]}"
+        here = here.get_command(None, words.pop(0))
+        assert here is not None, path
+    known = {name for param in here.params for name in (*param.opts, *param.secondary_opts)}
+    assert {word for word in words if word.startswith("-") and word != "-"} <= known

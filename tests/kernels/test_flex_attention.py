@@ -14,10 +14,11 @@ from attnctl.backends.flex_attention import kernel
 from attnctl.backends.flex_attention.kernel import FlexAttention
 from attnctl.compare import compare
 from attnctl.exits import InputError
-from attnctl.kernels.flex.attend import kernel_options
+from attnctl.kernels.flex.attend import attend, batch_of, unfused
 from attnctl.kernels.flex.blocks import blocks
 from attnctl.kernels.flex.items import items
-from attnctl.kernels.flex.pages import in_place, in_place_possible, keys_and_values, packed
+from attnctl.kernels.flex.pages import in_place_possible, keys_and_values, packed
+from attnctl.kernels.flex.tiles import fitted, options
 from attnctl.ops.case import Case
 from attnctl.ops.paged import paged_attention, visible
 from attnctl.ops.paged_cases import PHASES, case
@@ -134,33 +135,77 @@ def test_layers_of_one_batch_share_what_the_mask_makes_of_it() -> None:
         assert len(runtime._batches) <= 3
 
 
-def test_values_that_no_token_sees_may_be_nan() -> None:
-    """NaN before the window and after the end reaches no output of the packed copy."""
-    batch = build(case(queries="2", contexts="60", window=8, dtype="float32"))
-    cache = cache_of(batch, torch.nan)
-    page, row = batch.slots[:51] // 16, batch.slots[:51] % 16
-    cache[page, row, :, batch.query.shape[2] :] = torch.nan
-    found = FlexAttention(False).forward(batch.query, cache, metadata_of(batch), batch.params)
-    assert bool(found.isfinite().all())
-    torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
+def visiting(
+    query: Tensor, key: Tensor, value: Tensor, logical: Tensor, spans: Tensor, *rest: Any
+) -> Tensor:
+    """What the GPU's kernel does: the listed pages alone, weights of 0 times values too."""
+    (part_count, part, full_count, full), _, _, scale, size, _ = rest
+    out = query.new_zeros(*query.shape[:3], value.shape[3])
+    groups = query.shape[1] // key.shape[1]
+    for item in range(query.shape[0]):
+        listed = [*part[item, 0, 0, : int(part_count[item])]]
+        listed += [*full[item, 0, 0, : int(full_count[item])]]
+        if not listed:
+            continue
+        rows = torch.cat([torch.arange(size) + int(page) * size for page in listed])
+        at = logical[item, rows // size] * size + rows % size
+        sees = (at >= spans[item, :, :1]) & (at < spans[item, :, 1:2])
+        keys = key[0, :, rows].repeat_interleave(groups, 0)
+        scores = (query[item] @ keys.mT * scale).masked_fill(~sees, -torch.inf)
+        weights = torch._safe_softmax(scores, -1)
+        out[item] = weights @ value[0, :, rows].repeat_interleave(groups, 0)
+    return out
 
 
-def test_in_place_only_free_slots_of_last_pages_are_made_finite() -> None:
-    """What a token holds stays as it is, and so do pages of no sequence."""
-    batch = build(case(queries="1+0+2", contexts="20+0+33", dtype="float32"))
+@pytest.mark.parametrize("place", ["cache", "packed"])
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("name", MASKS)
+def test_values_that_no_token_sees_may_be_nan(name: str, phase: str, place: str) -> None:
+    """NaN before the window, after the end and in pages of no sequence reaches no output."""
+    batch = build(case(**{**PHASES[phase], **MASKS[name], "dtype": "float32", "poison": True}))
+    cache, metadata = cache_of(batch, torch.nan), metadata_of(batch)
+    before, tokens = cache.clone(), batch.query.shape[0]
+    one = batch_of(cache, metadata, batch.params, tokens, torch.float32, place=place)
+    found = attend(batch.query, cache, one, batch.params, visiting)
+    wanted = specified(batch, cache)
+    assert bool(wanted.isfinite().all())
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+    assert torch.equal(cache.isnan(), before.isnan())
+    assert torch.equal(cache.nan_to_num(7.0), before.nan_to_num(7.0))
+
+
+def test_in_place_only_unseen_rows_of_visited_pages_are_made_finite_and_for_a_while() -> None:
+    """What a token sees stays as it is, and so do pages of no sequence and all keys."""
+    batch = build(case(queries="1+0+2", contexts="20+0+75", window=4, dtype="float32"))
     cache = cache_of(batch, torch.nan)
-    before = cache.clone()
-    metadata, width = metadata_of(batch), batch.query.shape[2]
-    pages = in_place(metadata, cache.shape[0], 16)
-    _, value = keys_and_values(cache, width, pages, metadata, cache.dtype)
-    changed = (cache.isnan() != before.isnan()).flatten(2).any(-1)
+    width, before, seen = batch.query.shape[2], cache.clone(), []
+
+    def run(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
+        seen.append(cache.clone())
+        return unfused(query, key, value, *rest)
+
+    one = batch_of(cache, metadata_of(batch), batch.params, 3, torch.float32, place="cache")
+    attend(batch.query, cache, one, batch.params, run)
+    changed = (seen[0].isnan() != before.isnan())[..., width:].flatten(2).any(-1)
     wanted = torch.zeros_like(changed)
     wanted[batch.block_table[0, 1], 4:] = True
-    wanted[batch.block_table[2, 2], 1:] = True
+    wanted[batch.block_table[2, 4], 11:] = True
     assert torch.equal(changed, wanted)
-    held = before[~before.isnan()]
-    assert torch.equal(cache[~before.isnan()], held)
-    assert value.untyped_storage().data_ptr() == cache.untyped_storage().data_ptr()
+    assert torch.equal(seen[0].nan_to_num(7.0)[..., :width], before.nan_to_num(7.0)[..., :width])
+    assert torch.equal(cache.nan_to_num(7.0), before.nan_to_num(7.0))
+
+
+def test_an_unseen_row_that_sequences_share_is_made_finite_for_all() -> None:
+    """The window of the longer one begins inside the page that the shorter one ends in."""
+    batch = build(case(queries="1+1", contexts="20+30", window=4, dtype="float32"))
+    batch.block_table[0, :2] = batch.block_table[1, :2]
+    cache = cache_of(batch, 0.0)
+    cache[batch.block_table[1, 1], 6, :, batch.query.shape[2] :] = torch.nan
+    one = batch_of(cache, metadata_of(batch), batch.params, 2, torch.float32, place="cache")
+    found = attend(batch.query, cache, one, batch.params, visiting)
+    assert bool(found.isfinite().all())
+    cache = cache.nan_to_num(0.0)
+    torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -204,6 +249,23 @@ def _pages_seen(batch: Batch, found: Any, item: int, table: Tensor) -> tuple[lis
 def _between(rows: Tensor, start: int) -> bool:
     """Pages between what two rows see are visited too: the pages of an item are one run."""
     return bool(rows[:, :start].any()) and bool(rows[:, start:].any())
+
+
+def test_a_single_head_lies_at_one_stride_whatever_the_layout() -> None:
+    """A kernel is compiled for each, and the two layouts of one head are the same memory."""
+    batch = build(case(heads=4, kv_heads=1, dtype="float32"))
+    cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+    pages, page, _, width = cache.shape
+    apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+    assert apart.stride() != cache.stride()
+    tokens = batch.query.shape[0]
+    seen = []
+    for one in (cache, apart):
+        cut = batch_of(one, metadata, batch.params, tokens, torch.float32, place="cache")
+        key, value = keys_and_values(one, batch.query.shape[2], cut.pages, torch.float32)
+        seen.append((key.stride(), value.stride()))
+        assert value.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+    assert seen[0] == seen[1]
 
 
 # torch's compiler calls what torch has deprecated
@@ -269,12 +331,33 @@ def _named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "width", "columns"), [(16, 64, 16), (272, 64, 16), (96, 128, 32), (128, 256, 32)]
+    ("page", "width", "itemsize", "shared", "tiles"),
+    [
+        (16, 64, 2, 227, (64, 16, 3)),
+        (272, 64, 2, 227, (64, 16, 3)),
+        (96, 128, 2, 227, (64, 32, 3)),
+        (128, 128, 2, 227, (64, 64, 3)),
+        (128, 128, 2, 99, (64, 64, 2)),
+        (128, 256, 2, 99, (64, 32, 2)),
+        (128, 256, 4, 99, (64, 16, 1)),
+        (128, 512, 2, 227, (64, 32, 2)),
+        (64, 512, 4, 227, (32, 16, 2)),
+        (64, 128, 2, None, (64, 64, 0)),
+    ],
 )
-def test_tiles_on_a_gpu_divide_the_page(page: int, width: int, columns: int) -> None:
-    """torch's own tile of 128 keys would reach over the end of a page."""
-    options = kernel_options(torch.empty(1, 2, 16, width, device="meta"), page)
-    assert options == {"BLOCK_M": 16, "BLOCK_N": columns, "FORCE_USE_FLEX_ATTENTION": True}
+def test_tiles_on_a_gpu_divide_the_page_and_fit(
+    page: int, width: int, itemsize: int, shared: int | None, tiles: tuple[int, int, int]
+) -> None:
+    """torch's own tile of 128 keys reaches over a page's end, and over a small GPU's memory."""
+    kib = None if shared is None else shared << 10
+    assert fitted(128, width, width, page, itemsize, kib) == tiles
+    assert fitted(16, width, width, page, itemsize, kib)[0] == 16
+    assert options((64, 16, 0)) == {
+        "BLOCK_M": 64,
+        "BLOCK_N": 16,
+        "FORCE_USE_FLEX_ATTENTION": True,
+    }
+    assert options(tiles).get("num_stages", 0) == tiles[2]
 
 
 def test_sinks_are_refused() -> None:
@@ -289,3 +372,27 @@ def test_heads_that_do_not_divide_are_refused() -> None:
     cache = cache_of(batch, 0.0).transpose(1, 2)[:, :, :3]
     with pytest.raises(InputError, match="do not divide by the cache's 3 KV heads"):
         FlexAttention().forward(batch.query, cache, metadata_of(batch), batch.params)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_layout_that_gives_the_same_tensors_is_not_traced_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the cache's own strides are, of which keys and values are views, is not asked."""
+    compiler = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **more: compiler(f, backend="eager", **more))
+    runtime = FlexAttention(True, "cache")
+    counters = torch._dynamo.utils.counters["stats"]
+    before = counters["unique_graphs"]
+    for lengths in ("33+1+17", "90+2"):
+        shape = {"heads": 2, "kv_heads": 1, "head_size": 32, "dtype": "float32"}
+        batch = build(case(queries=lengths, contexts=lengths, **shape))
+        cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+        pages, page, _, width = cache.shape
+        apart = torch.empty(pages, 1, page, width).transpose(1, 2).copy_(cache)
+        for one in (apart, cache):
+            found = runtime.forward(batch.query, one, metadata, batch.params)
+            torch.testing.assert_close(
+                found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5
+            )
+    assert counters["unique_graphs"] - before == 1

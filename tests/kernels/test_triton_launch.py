@@ -117,3 +117,29 @@ def test_descriptors_want_whole_boxes_of_an_unquantised_cache() -> None:
     assert not plan(shape(page=16, **prompt), H200, tuned).descriptors
     assert not plan(shape(page=64, cache_bytes=1, **prompt), H200, tuned).descriptors
     assert not plan(shape(page=64, **prompt), MI300, knobs_for("gfx942")).descriptors
+
+
+def test_hoppers_own_kernel_wants_widths_that_it_is_written_for_and_whole_pages() -> None:
+    """128 or 192 and 128 columns in 16 bits, pages that make tiles; the portable tiles stand by."""
+    tuned = knobs_for("sm_90")
+    prompt = {"tokens": 4096, "sequences": 1, "max_query_len": 4096}
+    chosen = plan(shape(page=16, **prompt), H200, tuned)
+    assert chosen.groups
+    assert (chosen.rows, chosen.tile) == (64, 64)
+    assert plan(shape(page=64, width=192, **prompt), H200, tuned).groups
+    assert not plan(shape(page=48, **prompt), H200, tuned).groups
+    assert not plan(shape(page=16, width=64, value_width=64, **prompt), H200, tuned).groups
+    assert not plan(shape(page=16, cache_bytes=1, **prompt), H200, tuned).groups
+    assert not plan(shape(page=16, **prompt), MI300, knobs_for("gfx942")).groups
+    assert not plan(shape(page=16), H200, tuned).groups
+    off = msgspec.structs.replace(tuned, groups=False)
+    assert not plan(shape(page=16, **prompt), H200, off).groups
+
+
+def test_a_batch_of_many_short_sequences_is_left_to_tiles_that_hold_the_heads_of_a_group() -> None:
+    """Short prompts, and single tokens beside a long one; few of them do not matter."""
+    tuned = knobs_for("sm_90")
+    assert plan(shape(tokens=2048, sequences=8, max_query_len=256), H200, tuned).groups
+    assert not plan(shape(tokens=512, sequences=8, max_query_len=64), H200, tuned).groups
+    assert not plan(shape(tokens=8192 + 63, max_query_len=8192), H200, tuned).groups
+    assert plan(shape(tokens=8192 + 3, sequences=4, max_query_len=8192), H200, tuned).groups

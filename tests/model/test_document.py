@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,8 @@ def test_a_missing_file_and_an_empty_directory_are_told_apart(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (b"\xff\xfe{", "is not UTF-8 text"),
+        (b"{\xff\xfe}", "is not UTF-8 text"),
+        (TEXT.encode("utf-16"), ": this is UTF-16 text, and JSON is UTF-8: save it as UTF-8"),
         (b"{nonsense", "is not JSON: "),
         (b"", "is not JSON: "),
         (b"[1, 2]", "holds no JSON object"),
@@ -75,9 +77,31 @@ def test_a_byte_order_mark_and_bare_infinities_are_accepted() -> None:
 def test_of_repeated_keys_the_last_counts_and_is_noted() -> None:
     """JSON allows them, and people edit files."""
     text = TEXT[:-1] + ', "num_attention_heads": 3, "num_key_value_heads": 1}'
+    place = TEXT.index('"num_attention_heads"') + 1
     spec = read_model("-", stdin=_bytes(text))
     assert spec.groups[0].num_heads == 3
-    assert "num_attention_heads is given more than once: the last one counts" in spec.notes
+    said = f"num_attention_heads is given twice in line 1, at columns {place} and {len(TEXT) + 2}"
+    assert f"{said}: the last one counts" in spec.notes
+
+
+def test_many_repeated_keys_cost_no_more_than_a_look_at_each() -> None:
+    """An object of forty thousand names, each twice: at most twenty are told of."""
+    names = ", ".join(f'"key{number}": {number}' for number in range(40_000))
+    begin = time.monotonic()
+    spec = read_model("-", stdin=_bytes(f"{TEXT[:-1]}, {names}, {names}}}"))
+    assert time.monotonic() - begin < 10
+    assert sum("is given twice" in note for note in spec.notes) == 20
+
+
+def test_a_sidecar_that_repeats_a_key_is_noted_under_its_name(tmp_path: Path) -> None:
+    """As config.json itself."""
+    (tmp_path / "config.json").write_text(TEXT)
+    (tmp_path / "hf_quant_config.json").write_text('{"quantization": 1,\n"quantization": {}}')
+    (note,) = (note for note in read_model(tmp_path).notes if "twice" in note)
+    assert note == (
+        "hf_quant_config.json: quantization is given twice, in line 1 and in line 2: "
+        "the last one counts"
+    )
 
 
 def test_half_a_character_does_not_stop_the_output() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
-from attnctl.compare import GUARD, compare, guarded, overrun
+from attnctl.compare import GUARD, compare, digest, guarded, overrun
 
 
 def triple(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,3 +59,16 @@ def test_empty_outputs_pass() -> None:
     """No tokens, nothing to be wrong."""
     none = torch.zeros(0, 8)
     assert compare(none, none.double(), none).verdict == "pass"
+
+
+def test_a_digest_needs_no_numpy() -> None:
+    """It names the bits as they lie in order, and torch without NumPy has no other way to them."""
+    value = torch.arange(6, dtype=torch.bfloat16).view(2, 3).t()
+    text = (
+        "import sys; sys.modules['numpy'] = None; import torch; from attnctl.compare import digest;"
+        "print(digest(torch.arange(6, dtype=torch.bfloat16).view(2, 3).t()))"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == digest(value) == digest(value.contiguous())
+    assert digest(value) != digest(value.t())
+    assert digest(value[:0]) == digest(value.float()[:0])

@@ -127,6 +127,14 @@ def test_without_the_fault_the_same_cases_pass(op: str, changes: Any) -> None:
 
 
 @every_op
+def test_a_batch_without_any_token_is_tried(op: str) -> None:
+    """Strided inputs as well: there is nothing to lay apart."""
+    for queries in ("", "0+0"):
+        one = case(op, queries=queries, fused=True, **SMALL[op])
+        assert try_case(open_backend(NAMES[op]), one, "cpu").verdict == "pass"
+
+
+@every_op
 def test_cases_paste_back_and_cover_what_they_must(op: str) -> None:
     """Every text gives the same case; lengths, first chunks, drafts and padding are among them."""
     every = cases(op)

@@ -80,7 +80,7 @@ def test_texts_are_written_line_by_line():
     "data",
     [
         b"",
-        b"\xff\xfe",
+        b"{\xff\xfe",
         b"[]",
         b'{"schema": "attnctl.tape/1"}',
         b'{"schema": "attnctl.tape/1", "entries": [{"ok": 1}]}',

@@ -24,6 +24,8 @@ from attnctl.profile import (
     shape_of,
 )
 from attnctl.profile.match import match
+from attnctl.profile.ratio import times_text
+from attnctl.profile.values import Shape
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import head_sizes, operation
 from attnctl.select import select
@@ -168,6 +170,47 @@ def test_two_timings_of_one_backend_at_one_point_are_a_bad_entry() -> None:
     assert "two timings" in parse(text, "p.json").bad_entries[0]
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "says"),
+    [
+        ('"heads":4', '"heads":0', ">= 1"),
+        ('"kv_heads":4', '"kv_heads":-1', ">= 1"),
+        ('"batch":8', '"batch":1000000000000000000000000000000', "<= 1099511627776"),
+        ('"batch":8', '"batch":4000000000000', "<= 1099511627776"),
+        ('"context":1024', '"context":0', ">= 1"),
+        ('"measured":"2026-11-20"', '"measured":"2026-02-30"', "must be a day"),
+    ],
+)
+def test_a_count_or_a_day_that_cannot_be_is_a_bad_entry(was: str, now: str, says: str) -> None:
+    """Of heads, sequences and tokens there is at least one, and no number beyond all machines."""
+    point = Point(
+        phase="decode",
+        batch=8,
+        context=1024,
+        measured="2026-11-20",
+        timings=(Timing(backend="A", median_us=1.0),),
+    )
+    shape = Shape(op="paged", heads=4, kv_heads=4, head_size=64)
+    whole = Profile(name="p", key=KEY, entries=(Entry(shape=shape, points=(point,)),))
+    text = msgspec.json.encode(whole).decode()
+    assert parse(text.encode(), "p.json").entries
+    assert was in text
+    (bad,) = parse(text.replace(was, now).encode(), "p.json").bad_entries
+    assert says in bad
+
+
+@pytest.mark.parametrize(
+    "day", ["2026-02-29", "2026-13-01", "2026-00-10", "26-1-1", "soon", "²026-01-01"]
+)
+def test_a_day_that_is_none_makes_a_document_unreadable(day: str) -> None:
+    """The day of the document stands outside of its entries, so that nothing can be left out."""
+    text = msgspec.json.encode(Profile(name="p", key=KEY, measured="2026-11-20")).decode()
+    assert parse(text.encode(), "p.json").measured == "2026-11-20"
+    assert parse(text.replace("2026-11-20", "2028-02-29").encode(), "p").measured == "2028-02-29"
+    with pytest.raises(InputError, match=r"p\.json: not a profile: measured must be a day"):
+        parse(text.replace("2026-11-20", day).encode(), "p.json")
+
+
 def test_nothing_is_called_measured_that_was_not() -> None:
     """A pick that was never timed owes its place to the default order, and says so."""
     registry = backends()
@@ -192,7 +235,7 @@ def test_a_timed_pick_says_what_it_beat_by_time_and_what_it_only_passed() -> Non
     pick = select(LAYER, machine(), three, profile=sparse({"B1": 9.0, "B2": 3.0})).pick
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
-    assert pick.why.startswith("B2 over B1: 0.33x its time")
+    assert pick.why.startswith("B2 over B1: 0.33x the time of B1")
     evidence = {one.name: (one.evidence, one.because) for one in pick.beat}
     assert evidence["B15"] == (
         "default",
@@ -231,9 +274,15 @@ def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")
     assert pick.why == (
-        "B2 over B1: 0.66x its time over 2 points (0.59x at decode B=8, S=1k, "
+        "B2 over B1: 0.66x the time of B1 over 2 points (0.59x at decode B=8, S=1k, "
         "0.73x at decode B=1, S=1k), measured 2026-08-01"
     )
+
+
+def test_a_ratio_never_reads_as_nothing() -> None:
+    """Two decimals, or two digits that count."""
+    ratios = (1.0, 0.655, 0.1, 0.0962, 0.00312, 310.0)
+    assert [*map(times_text, ratios)] == ["1.00x", "0.66x", "0.10x", "0.096x", "0.0031x", "310.00x"]
 
 
 def test_a_profile_never_makes_an_ineligible_backend_eligible() -> None:
@@ -281,7 +330,8 @@ def test_a_newer_minor_version_is_read_for_what_is_known() -> None:
             b'{"schema": "attnctl.profile/1", "name": "x", "key": {"vendor": 3, "arch": "b"}}',
             "$.key",
         ),
-        (b"\xff\xfe", "not a profile"),
+        (b"\xff\xfe", "this is UTF-16 text"),
+        (b"{\xff\xfe", "not a profile"),
         (b'{"schema": "attnctl.profile/1", "key": ' + b"[" * 100_000, "not a profile"),
     ],
 )

@@ -30,11 +30,22 @@ SCREENS = (
     ("profile", "list"),
     ("select", "--model", LLAMA, "--machine", "h200", "--sweep", "head_size=8..512"),
     ("explain", "compute_capability"),
+    ("explain",),
+    ("profile", "show", "h200"),
+    ("profile", "show", "--origin", "--machine", "h200"),
+    ("profile", "diff", "h200", "zen3"),
+    ("profile", "verify", "h200", "--machine", "h200"),
+    ("smoke", "--all", "--support", "--quick"),
+)
+# what these show is there to be pasted, and goes over the edge in one piece
+PASTED = (
+    ("smoke", "--backend", "CPU_ATTN", "--quick", "--list"),
+    ("select", "--model", LLAMA, "--machine", "b200", "--engine", "vllm"),
 )
 
 
 @pytest.mark.parametrize("words", SCREENS, ids=" ".join)
-@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_no_screen_overruns_its_terminal(words: tuple[str, ...], width: int) -> None:
     """No line is wider than the terminal, and without colour there is no escape."""
     found = run(*words, width=width)
@@ -42,6 +53,24 @@ def test_no_screen_overruns_its_terminal(words: tuple[str, ...], width: int) -> 
     assert found.out.strip()
     assert max(map(len, found.out.splitlines())) <= width
     assert "\x1b" not in found.out
+
+
+@pytest.mark.parametrize("words", PASTED, ids=" ".join)
+def test_what_is_there_to_be_pasted_is_not_broken(words: tuple[str, ...]) -> None:
+    """Lines that are too long for the terminal are those of a pipe, to the letter."""
+    narrow, piped = run(*words, width=40).out, run(*words).out
+    long = [line for line in narrow.splitlines() if len(line) > 40]
+    assert long
+    assert set(long) <= set(piped.splitlines())
+
+
+def test_a_table_drawn_row_by_row_says_what_its_first_column_is() -> None:
+    """Else what stands below `next in order` would look eligible."""
+    words = ("select", "--model", LLAMA, "--machine", "l4", "--kv-cache-dtype", "fp8")
+    lines = run(*words, width=60).out.splitlines()
+    at = lines.index("next in order: TRITON_ATTN")
+    assert lines[at + 1].split() == ["rejected", "reason"]
+    assert lines[at + 2].split() == ["FLASH_ATTN", "kv_cache_dtype"]
 
 
 @pytest.mark.parametrize("words", SCREENS, ids=" ".join)

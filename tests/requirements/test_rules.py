@@ -151,6 +151,12 @@ def test_a_rule_on_one_platform_asks_nothing_elsewhere() -> None:
         ((9, 0), group(head_size=192, head_size_v=128), None, 3),
         ((9, 0), group(head_size=192, head_size_v=128, sinks=True), None, 4),
         ((9, 0), group(head_size=192, head_size_v=128), ("torch", "flash_attn"), None),
+        # FA3's own check of unequal widths, met on an H200
+        ((9, 0), group(head_size=64, head_size_v=256), None, 3),
+        ((9, 0), group(head_size=40, head_size_v=72), None, 3),
+        ((9, 0), group(head_size=80, head_size_v=48), None, 4),
+        ((9, 0), group(head_size=192, head_size_v=96), None, 4),
+        ((9, 0), group(head_size=80, head_size_v=48), ("torch", "flash_attn_3"), None),
         ((8, 0), group(head_size=192, head_size_v=128), None, None),
         ((10, 0), group(), None, 4),
         ((10, 0), group(head_size=256), None, 2),

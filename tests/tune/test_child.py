@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
 
 from attnctl.layer import Options, layer_of
@@ -19,11 +14,11 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile.document import shape_of
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.exchange import Candidate, Verdict
-from attnctl.tune.search import Judge, Measured, tune_point
+from attnctl.tune.finals import Measured
+from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Rival, Task
 from attnctl.tune.workload import Load
-from tests.commands.running import LLAMA, ROOT
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 DECODE = Load(phase="decode", batch=2, context=40)
@@ -90,25 +85,6 @@ def test_a_hang_costs_its_limit_and_nothing_else() -> None:
     (out,) = found.out
     assert (out.backend, out.why) == ("HANGS", "timeout")
     assert [one.backend for one in found.finals] == ["SOUND"]
-
-
-def test_a_tune_that_is_told_to_end_says_how_to_go_on(tmp_path: Path) -> None:
-    """SIGTERM: exit code 143, one sentence, a journal, and no child left."""
-    words = ("tune", "--model", LLAMA, "--backend", "CPU_ATTN", "-o", str(tmp_path / "p.json"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attnctl", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 100
-    while not any(tmp_path.glob("*.journal")) and time.monotonic() < until:
-        time.sleep(0.2)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert said.splitlines()[-1].endswith("with --resume goes on after the last point")
-    assert any(tmp_path.glob("*.journal"))
-    assert children
-    assert not any(child.is_running() for child in children)
 
 
 def test_judges_side_by_side_say_the_same_as_one() -> None:

@@ -6,44 +6,20 @@ import io
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jsonschema
 import msgspec
-import pytest
 
 from attnctl.render.plain import plain
 from attnctl.render.tune import Progress, tune_view
-from attnctl.tune.exchange import Verdict
+from attnctl.tune.exchange import Candidate, Verdict
 from attnctl.tune.session import tune
+from attnctl.tune.settings import Work
 from tests.commands.running import LLAMA, ROOT, run
 from tests.tune.fake import GRID, FakeBench, Silent, key, request
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--budget", "soon"), "--budget soon: not a time"),
-        (("--workload", "chatt"), "Did you mean chat"),
-        (("--backend", "TRITON_ATN"), "Did you mean TRITON_ATTN"),
-        (("--op", "page"), "Did you mean paged"),
-        (("--op", "gdn"), "no layer of the model has such an operation"),
-        (("--deterministic", "--budget", "1m"), "contradict each other"),
-        (("--timeout", "0"), "--timeout 0"),
-        (("--jobs", "0"), "--jobs 0: must be from 1 to 64"),
-        (("--jobs", "99999"), "--jobs 99999: must be from 1 to 64"),
-        (("-o", "nowhere/at/all.json"), "its folder does not exist"),
-        (("-o", "-"), "it must be a file"),
-        (("--device", "7"), "device 7"),
-    ],
-)
-def test_wrong_usage_is_one_sentence(words: tuple[str, ...], says: str) -> None:
-    """Exit code 2, and nothing is measured."""
-    output = () if "-o" in words else ("-o", str(ROOT / "no-such-profile.json"))
-    answer = run("tune", "--model", LLAMA, *words, *output)
-    assert answer.code == 2
-    assert says in answer.err
-    assert len(answer.err.splitlines()) == 1
 
 
 def test_a_demand_that_cannot_be_met_here_is_a_no() -> None:
@@ -120,3 +96,26 @@ def test_the_command_imports_no_torch() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert "--resume" in ended.stdout
+
+
+class Slow(FakeBench):
+    """One whose judging takes half a second at each point."""
+
+    def check(
+        self,
+        work: Work,
+        candidates: Sequence[Candidate],
+        until: float | None = None,
+        always: int = 0,
+    ) -> Iterator[tuple[Candidate, Verdict]]:
+        time.sleep(0.5)
+        return super().check(work, candidates, until, always)
+
+
+def test_a_budget_that_was_overrun_is_said(tmp_path: Path) -> None:
+    """What cannot be cut short took longer than a budget of nothing; without one all is well."""
+    report = tune(request(tmp_path / "p.json", budget_s=0.01), Silent(), Slow())
+    (note,) = [note for note in report.notes if "--budget" in note]
+    assert note.startswith("it took 2 s instead of the 0.01 s of --budget")
+    whole = tune(request(tmp_path / "q.json"), Silent(), FakeBench())
+    assert not [note for note in whole.notes if "--budget" in note]

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from attnctl.exits import Exit, InputError
 from attnctl.profile.document import read_profile
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate, Site, Verdict
 from attnctl.tune.session import tune
 from attnctl.tune.settings import Knobs, Setting, Work
 from tests.commands.running import ROOT
@@ -102,6 +103,30 @@ def test_another_devices_profile_is_refused_before_anything_is_timed(tmp_path: P
     assert bench.timed == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"points"', '"pints"', "adding to the file would lose it: correct it, or drop it with: "),
+        ("2.11.0", "2.10.0", "times of two compilers do not mix; keep two files"),
+    ],
+    ids=["an entry that does not read", "another torch"],
+)
+def test_a_profile_that_cannot_take_the_times_is_refused_before_any_is_measured(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """And it stays as it was."""
+    output = tmp_path / "p.json"
+    tune(request(output), Silent(), FakeBench())
+    text = output.read_text()
+    assert old in text
+    output.write_text(text.replace(old, new, 1))
+    bench = FakeBench()
+    with pytest.raises(InputError, match=said):
+        tune(request(output), Silent(), bench)
+    assert bench.timed == []
+    assert output.read_text() == text.replace(old, new, 1)
+
+
 def test_a_file_that_is_no_profile_is_not_overwritten(tmp_path: Path) -> None:
     """A config.json named by mistake stays as it is."""
     output = tmp_path / "config.json"
@@ -128,6 +153,31 @@ def test_one_size_of_cache_block_serves_all_points(tmp_path: Path) -> None:
     knobs = {point.phase: point.timings[0].knobs for point in entry.points}
     assert knobs["decode"] == {"block_size": 64, "tile": 64}
     assert knobs["prefill"]["block_size"] == 64
+
+
+class Graphic(FakeBench):
+    """A bench whose device has shared memory, as GPUs have."""
+
+    def site(self) -> Site:
+        return msgspec.structs.replace(super().site(), shared_memory_bytes=1 << 16)
+
+
+@pytest.mark.parametrize(("bench", "wanted"), [(FakeBench, None), (Graphic, 64)])
+def test_another_block_must_be_worth_more_on_a_processor(
+    tmp_path: Path, bench: type[FakeBench], wanted: int | None
+) -> None:
+    """Four per cent at every point: a reason on a GPU, and what noise does on a processor."""
+
+    def cost(work: Work, one: Candidate) -> float:
+        return 96.0 if one.page == 64 else 100.0
+
+    output = tmp_path / "p.json"
+    blocks: list[Knobs] = [{}, {"block_size": 64}]
+    made = bench(cost, settings=blocks)
+    tune(request(output, backends=("TRITON_ATTN",)), Silent(), made)
+    (entry,) = read_profile(output).entries
+    found = {point.timings[0].knobs.get("block_size") for point in entry.points}
+    assert found == {wanted}
 
 
 def test_what_a_budget_left_out_stands_in_the_profile_as_one_line(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from attnctl.tune.exchange import Candidate, Verdict
-from attnctl.tune.search import Judge, Measured, tune_point
+from attnctl.tune.finals import Measured
+from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.settings import Effort, Knobs, Work
 from tests.tune.fake import GRID, POINTS, FakeBench, bowl, key, task
 
@@ -64,6 +65,25 @@ def test_identical_settings_tie() -> None:
         best = searched(bench).best()
         assert best is not None
         assert best.place == 0
+
+
+def test_what_is_faster_only_within_the_noise_does_not_win() -> None:
+    """Times of the same length that spread by a tenth: the default stays, for every seed."""
+    for seed in range(10):
+        bench = FakeBench(lambda work, one: 100.0, noise=0.1, seed=seed)
+        best = searched(bench).best()
+        assert best is not None
+        assert best.place == 0
+
+
+def test_noise_is_answered_with_more_rounds() -> None:
+    """Where the fastest's time is hardly known, the last rounds are run again."""
+    runs = []
+    for noise in (0.0, 0.3):
+        best = searched(FakeBench(noise=noise)).best()
+        assert best is not None
+        runs.append(best.runs)
+    assert runs == [15, 105]
 
 
 def test_a_fast_setting_that_is_wrong_never_wins() -> None:

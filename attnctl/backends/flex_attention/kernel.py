@@ -80,7 +80,7 @@ class FlexAttention(PackedCache):
             return out
         batch = self._batch(cache, metadata, params, tokens, query.dtype)
         function = self._function(batch, cache)
-        found = attend(query, cache, metadata, batch, params, function)
+        found = attend(query, cache, batch, params, function)
         written = batch.items.written[:, None, None]
         return torch.where(written, found, out, out=out)
 
@@ -110,17 +110,28 @@ class FlexAttention(PackedCache):
     def _fused(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         if self._run is None:
             self._run = torch.compile(fused, fullgraph=True, dynamic=True)
-        shapes = (query.shape[1:], key.shape[1::2], value.shape[3])
+        # of a view the tracer asks its base's shape and strides too: data is a view of nothing
+        query, key, value = query.data, key.data, value.data
+        # whatever the traced program depends on beyond lengths: another is traced anew, as below
+        strides = (query.stride()[1:], key.stride()[1:], value.stride()[1:])
+        shapes = (query.shape[1:], key.shape[1::2], value.shape[3], strides)
         features = (rest[3] is None, rest[4] is None, *rest[5:])
-        family = (query.dtype, query.device.type, shapes, features)
+        mode = (torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        family = (query.dtype, query.device.type, shapes, features, mode)
         if family in self._families:
             return self._run(query, key, value, *rest)
         if family in self._failed:
             return unfused(query, key, value, *rest)
         mark_sizes(query, key, value, *rest)
         # two lengths that happen to be equal must not be taken for one, a program may hold models
-        # of many shapes, and the Triton template does not compile where the page size is a symbol
-        settings = {"recompile_limit": 1024, "specialize_int": True, "specialize_float": True}
+        # of many shapes, and the Triton template does not compile where the page size is a symbol,
+        # nor where a stride is one, as those become that differ from the program's before
+        settings = {
+            "recompile_limit": 1024,
+            "specialize_int": True,
+            "specialize_float": True,
+            "automatic_dynamic_shapes": False,
+        }
         with fx_config.patch(use_duck_shape=False), dynamo_config.patch(settings):
             try:
                 found = self._run(query, key, value, *rest)

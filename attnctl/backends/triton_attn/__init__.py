@@ -55,6 +55,7 @@ BACKEND = Backend(
         ),
     ),
     kernel="bundled",
+    unwritten_caches=("fp8_per_token_head", "int4_per_token_head"),
     offset_bits=64,
     ranks=(
         Rank(platform="cuda", place=40),

@@ -8,8 +8,9 @@ _BATCHES = (_PREFILL, _DECODE)
 CASES = tuple(f"paged({batch},head_size=128)" for batch in _BATCHES)
 MORE = (
     *(f"paged({batch},head_size={size})" for size in (64, 256) for batch in _BATCHES),
-    # by tensor descriptors, where the arch has them
-    f"paged({_PREFILL},head_size=128,page=128)",
+    # by tensor descriptors, where the arch has them; with a window Hopper's own kernel does not run
+    *(f"paged({_PREFILL},head_size=128,page=128{more})" for more in ("", ",window=1024")),
+    f"paged({_PREFILL},head_size=128,window=1024)",
     *(
         f"paged({batch},head_size=128,kv_cache_dtype={stored})"
         for stored in ("fp8_e4m3", "fp8_e5m2", "int8_per_token_head")

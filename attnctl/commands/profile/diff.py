@@ -13,7 +13,8 @@ Examples:
   attnctl profile diff monday.json tuesday.json
 
 \b
-Exit codes: 0 they pick the same; 1 they differ; 2 a profile that does not read."""
+Exit codes: 0 they pick the same; 1 they differ; 2 a profile that does not
+read."""
 
 
 def command(

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile export mine.json
@@ -15,15 +17,18 @@ Examples:
   attnctl profile export h200.json --machine h200
 
 \b
-Exit codes: 0 written; 1 nothing was measured on this device; 2 wrong usage, or
-a file that does not read."""
+Exit codes: 0 written; 1 nothing was measured on this device; 2 wrong usage,
+or a file that does not read."""
 
 
 def command(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine's.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine's."
+        ),
     ] = None,
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")

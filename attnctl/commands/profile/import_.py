@@ -4,9 +4,17 @@ Timings of one device and one set of versions are kept in one file, point by poi
 documents timed the same thing the later one counts. Two imports at once keep the union.
 """
 
-from typing import Annotated
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from attnctl.profile.values import Profile
 
 EXAMPLES = """\b
 Examples:
@@ -25,7 +33,6 @@ def command(
 
     from attnctl.exits import Exit
     from attnctl.profile.document import read_profile
-    from attnctl.profile.store import save
     from attnctl.render.output import remark
     from attnctl.render.plain import clean
     from attnctl.render.profile import counts_text
@@ -35,6 +42,23 @@ def command(
     for sentence in bad:
         remark(sentence)
     for profile in profiles:
-        path = save(profile, environ)
+        path = _saved(profile, environ)
         ctx.obj.output.text(f"{path}: {counts_text(profile)} of {clean(profile.name)}\n")
     raise typer.Exit(Exit.NO if bad else Exit.OK)
+
+
+def _saved(profile: Profile, environ: Mapping[str, str]) -> Path:
+    """The file that holds it now. InputError: what is there already does not read; what to do."""
+    from attnctl.exits import InputError
+    from attnctl.profile.places import folder
+    from attnctl.profile.store import file_name, save
+
+    try:
+        return save(profile, environ)
+    except InputError as error:
+        where = folder(environ)
+        if where is None or not str(error).startswith(str(where / file_name(profile))):
+            raise
+        if "attnctl profile prune" in str(error):
+            raise
+        raise InputError(f"{error}; move that file away and import again") from error

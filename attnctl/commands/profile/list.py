@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile list
@@ -16,7 +18,10 @@ Exit codes: 0 listed."""
 def command(
     ctx: typer.Context,
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
+        ),
     ] = None,
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")

@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile show
   attnctl profile show mine.json
+  attnctl profile show mine.json --rejected
   attnctl profile show --origin
   attnctl profile show --machine h200 --json
 
@@ -27,8 +30,14 @@ def command(
     origin: Annotated[
         bool, typer.Option("--origin", help="Only which profile serves each layer shape.")
     ] = False,
+    rejected: Annotated[
+        bool, typer.Option("--rejected", help="What could not win in FILE, and why.")
+    ] = False,
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
+        ),
     ] = None,
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")
@@ -37,6 +46,8 @@ def command(
 ) -> None:
     if file is not None and (origin or machine):
         raise typer.BadParameter("--origin and --machine ask about all profiles: leave out FILE")
+    if rejected and (file is None or json):
+        raise typer.BadParameter("--rejected is a screen of one FILE; --json holds it anyway")
     output = ctx.obj.output
     if file is None:
         raise typer.Exit(_show_all(ctx, origin, machine, device, json))
@@ -46,7 +57,11 @@ def command(
     from attnctl.profile.find import open_profile
 
     found = open_profile(file, environ)
-    if json:
+    if rejected:
+        from attnctl.render.profile_rejected import rejected_view
+
+        output.view(rejected_view(canonical(found.profile).entries))
+    elif json:
         output.text(encode(found.profile).decode())
     else:
         from attnctl.render.profile import profile_view

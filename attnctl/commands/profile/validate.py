@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile validate
@@ -15,8 +17,8 @@ Examples:
   attnctl profile validate mine.json --machine h200
 
 \b
-Exit codes: 0 all hold; 1 an entry is broken, contradicts its timings, or is of
-a kernel that has changed, or one that nobody named does not read; 2 a FILE
+Exit codes: 0 all hold; 1 an entry is broken, contradicts its timings, or is
+of a kernel that has changed, or one that nobody named does not read; 2 a FILE
 that does not read as a whole."""
 
 
@@ -26,7 +28,10 @@ def command(
         list[str] | None, typer.Argument(metavar="[FILE...]", help="Profiles, or names.")
     ] = None,
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Another machine.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
+        ),
     ] = None,
     device: Annotated[
         int, typer.Option("--device", metavar="N", help="Logical index of the device.")

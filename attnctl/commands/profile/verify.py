@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from attnctl.completing import machines
+
 EXAMPLES = """\b
 Examples:
   attnctl profile verify mine.json --machine h100
@@ -23,7 +25,10 @@ def command(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A profile, or the name of one.")],
     machine: Annotated[
-        str | None, typer.Option("--machine", metavar="NAME|FILE", help="Default: this machine.")
+        str | None,
+        typer.Option(
+            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Default: this machine."
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,

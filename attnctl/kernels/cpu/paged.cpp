@@ -130,7 +130,10 @@ static void find_tile(const Attention& a, const Sequence& s, i64 kv_head, i64 at
       t.value[j] = value;
     }
   }
-  for (; j < TILE; j++) t.key[j] = t.key[n - 1];  // read and thrown away
+  for (; j < TILE; j++) {  // read, or fetched, and thrown away
+    t.key[j] = t.key[n - 1];
+    t.value[j] = t.value[n - 1];
+  }
 }
 
 template <class T>
@@ -262,12 +265,30 @@ struct Direct {
   alignas(64) float query[FEW * WIDEST];
   alignas(64) float sums[FEW * WIDEST];
   alignas(64) float score[FEW * TILE];
+  alignas(64) float floats[8 * WIDEST];  // some tokens' keys
   alignas(64) i32 seen[TILE];
   alignas(64) i32 any[TILE];
   float top[FEW], total[FEW], keep[FEW];
   Tile tiles[2];
   float* staging;
 };
+
+// Memory is fetched in its own order, K and V of one token after another, and one tile ahead: these
+// are rows index..index + n of the next tile's 2 TILE. The order in which rows are used, all keys
+// and then all values, is not one that processors foresee, and costs half of the bandwidth.
+INLINE const u8* const* rows_ahead(const Tile* next, i64 index, i64 n, const u8** rows) {
+  if (!next) return nullptr;
+  for (i64 x = index; x < index + n; x++)
+    *rows++ = x & 1 ? next->value[x >> 1] : next->key[x >> 1];
+  return rows - n;
+}
+
+// into the second-level cache: the first is full
+INLINE void fetch(const u8* p) { __builtin_prefetch(p, 0, 2); }
+
+INLINE void fetch_row(const u8* row, i64 bytes) {
+  for (i64 x = 0; x < bytes; x += 64) fetch(row + x);
+}
 
 #if defined(__AVX512F__)
 constexpr i64 SUMS = 16;  // accumulators at a time: they hide the latency of the sums
@@ -276,80 +297,199 @@ constexpr i64 ROWS = 8;
 constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
+constexpr i64 STEP = 8;    // tokens whose keys all rows use before the next are read
+constexpr i64 MIXED = 16;  // tokens whose values all rows use before the next are read
 
-// values are fetched while keys are scored, the next tile's keys while values are mixed; one row of
-// floats is as fast as memory already, and the hardware's own prefetching does better there
+// score[r][j] = query[r] . key[j] for R rows and some tokens; d is the lane, and lanes are added up
 template <class T, i64 R>
-constexpr bool PREFETCH = R > 1 || T::size < 4;
-
-// score[r][j] = query[r] . key[j] for R rows and the tile's tokens
-template <class T, i64 R>
-static void scores(const float* query, i64 pad, const Tile& t, i64 width, const u8* const* ahead,
-                   float* score) {
-  constexpr i64 J = SUMS / R > 8 ? 8 : SUMS / R;
-  i64 whole = width / LANES * LANES;
-  for (i64 j = 0; j < t.n; j += J) {
-    vf sum[R * J] = {};
-    const u8* key[J];
-    for (i64 x = 0; x < J; x++) key[x] = t.key[j + x];
-    const u8* fetch[J];
-    for (i64 x = 0; x < J; x++) fetch[x] = ahead && j + x < t.n ? ahead[j + x] : key[x];
-    for (i64 d = 0; d < whole; d += LANES) {
-      vf k[J];
-      if (PREFETCH<T, R> && d * T::size % 64 == 0) {
+INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width,
+                 const u8* const* ahead, float* score) {
+  constexpr i64 J = least(SUMS / R, STEP);
+  i64 whole = width / (2 * LANES) * (2 * LANES), d = 0;
+  vf sum[R * J] = {};
+  for (; d < whole; d += 2 * LANES) {
+    Two k[J];
+    if (ahead && d * T::size % 64 == 0) {
 #pragma GCC unroll 8
-        for (i64 x = 0; x < J; x++) __builtin_prefetch(fetch[x] + d * T::size);
-      }
-#pragma GCC unroll 8
-      for (i64 x = 0; x < J; x++) k[x] = T::read(key[x] + d * T::size);
-#pragma GCC unroll 8
-      for (i64 r = 0; r < R; r++) {
-        vf q = *(const vf*)(query + r * pad + d);
-        IN_REGISTER(q);
-#pragma GCC unroll 8
-        for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x];
-      }
+      for (i64 x = 0; x < J; x++) fetch(ahead[x] + d * T::size);
     }
-    if (whole < width) {
 #pragma GCC unroll 8
-      for (i64 x = 0; x < J; x++) {
-        vf k = read_part<T>(key[x] + whole * T::size, width - whole);
+    for (i64 x = 0; x < J; x++) k[x] = read_two<T>(key[x] + d * T::size);
 #pragma GCC unroll 8
-        for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + whole) * k;
-      }
+    for (i64 r = 0; r < R; r++) {
+      vf q = *(const vf*)(query + r * pad + d);
+      IN_REGISTER(q);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x].a;
     }
+#pragma GCC unroll 8
+    for (i64 r = 0; r < R; r++) {
+      vf q = *(const vf*)(query + r * pad + d + LANES);
+      IN_REGISTER(q);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x].b;
+    }
+  }
+  for (; d < width; d += LANES) {
+#pragma GCC unroll 8
+    for (i64 x = 0; x < J; x++) {
+      vf k = read_most<T>(key[x], d, width);
+#pragma GCC unroll 8
+      for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + d) * k;
+    }
+  }
 #pragma GCC unroll 2
-    for (i64 g = 0; g < R * J; g += 8) {
-      v8 s = sums_of(sum + g);
+  for (i64 g = 0; g < R * J; g += 8) {
+    v8 s = sums_of(sum + g);
 #pragma GCC unroll 8
-      for (i64 x = 0; x < 8; x++) score[(g + x) / J * TILE + j + (g + x) % J] = s[x];
+    for (i64 r = g / J; r < (g + 8) / J; r++) {
+      float* row = score + r * TILE;
+      if constexpr (J == 8) *(v8_any*)row = s;
+      else if constexpr (J == 4) *(v4_any*)row = r * J - g ? upper4(s) : lower4(s);
+      else *(double_any*)row = ((d4)s)[(r * J - g) / 2];
     }
   }
 }
 
-// sums[r] = keep[r] * sums[r] + weight[r] . value, for C vectors of columns from `column` on
+// One row is done with a key before memory has the next: keys one by one, each row ahead at once.
+template <class T>
+INLINE void dots_alone(const float* query, const u8* const* keys, i64 width,
+                       const u8* const* ahead, float* score) {
+  vf sums[STEP];
+  for (i64 x = 0; x < STEP; x++) {
+    const u8* key = keys[x];
+    if (ahead) fetch_row(ahead[x], width * T::size);
+    vf sum[4] = {};
+    i64 d = 0;
+    for (; d + 4 * LANES <= width; d += 4 * LANES) {
+#pragma GCC unroll 2
+      for (i64 half = 0; half < 4; half += 2) {
+        Two k = read_two<T>(key + (d + half * LANES) * T::size);
+        sum[half] += *(const vf*)(query + d + half * LANES) * k.a;
+        sum[half + 1] += *(const vf*)(query + d + (half + 1) * LANES) * k.b;
+      }
+    }
+    for (; d + 2 * LANES <= width; d += 2 * LANES) {
+      Two k = read_two<T>(key + d * T::size);
+      sum[0] += *(const vf*)(query + d) * k.a;
+      sum[1] += *(const vf*)(query + d + LANES) * k.b;
+    }
+    for (; d < width; d += LANES) sum[2] += *(const vf*)(query + d) * read_most<T>(key, d, width);
+    sums[x] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+  *(v8_any*)score = sums_of(sums);
+}
+
+template <class T, i64 R>
+INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 width,
+                       const u8* const* ahead, i64& r, i64 rows, float* score) {
+  for (; r + R <= rows; r += R)
+    for (i64 j = 0; j < STEP; j += least(SUMS / R, STEP))
+      dots<T, R>(query + r * pad, pad, key + j, width, ahead && !r ? ahead + j : nullptr,
+                 score + r * TILE + j);
+}
+
+// The same for more rows, where the row is the lane: nothing is left to be added up. The query is
+// [width][V * LANES], the keys are floats.
+template <i64 V>
+INLINE void dots_across(const float* query, const float* const* key, i64 width,
+                        const u8* const* ahead, float* score) {
+  constexpr i64 J = STEP / V;
+  vf sum[V][J] = {};
+  for (i64 d = 0; d < width; d++, query += V * LANES) {
+    if (ahead && d % 16 == 0)
+      for (i64 x = 0; x < J; x++) fetch(ahead[x] + d * 4);
+    vf q[V];
+#pragma GCC unroll 2
+    for (i64 v = 0; v < V; v++) {
+      q[v] = *(const vf*)(query + v * LANES);
+      IN_REGISTER(q[v]);
+    }
+#pragma GCC unroll 8
+    for (i64 x = 0; x < J; x++) {
+      vf k = splat(key[x][d]);
+#pragma GCC unroll 2
+      for (i64 v = 0; v < V; v++) sum[v][x] += q[v] * k;
+    }
+  }
+#pragma GCC unroll 2
+  for (i64 v = 0; v < V; v++) {
+    for (i64 half = 0; half < LANES; half += 8) {
+      v8 block[8] = {};
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) block[x] = *(const v8_any*)((const float*)&sum[v][x] + half);
+      transpose8(block);
+      float* to = score + (v * LANES + half) * TILE;
+#pragma GCC unroll 8
+      for (i64 r = 0; r < 8; r++, to += TILE) {
+        if constexpr (J == 8) *(v8_any*)to = block[r];
+        else *(v4_any*)to = lower4(block[r]);
+      }
+    }
+  }
+}
+
+template <class T, i64 V>
+INLINE void score_across(const float* query, const u8* const* key, i64 width,
+                         const u8* const* ahead, float* floats, float* score) {
+  const float* rows[STEP];
+  i64 pad = ceil_to(width, LANES);
+  for (i64 x = 0; x < STEP; x++) {
+    if constexpr (T::size == 4) {
+      rows[x] = (const float*)key[x];
+      continue;
+    }
+    float* to = floats + x * pad;
+    i64 d = 0;
+    if (ahead) fetch_row(ahead[x], width * T::size);
+    for (; d + 2 * LANES <= width; d += 2 * LANES) {
+      Two two = read_two<T>(key[x] + d * T::size);
+      *(vf*)(to + d) = two.a;
+      *(vf*)(to + d + LANES) = two.b;
+    }
+    for (; d < width; d += LANES) *(vf*)(to + d) = read_most<T>(key[x], d, width);
+    rows[x] = to;
+  }
+  if (T::size < 4) ahead = nullptr;
+  for (i64 x = 0; x < STEP; x += STEP / V)
+    dots_across<V>(query, rows + x, width, ahead ? ahead + x : nullptr, score + x);
+}
+
+// sums[r] = keep[r] * sums[r] + weight[r] . value, for N tokens and C columns of vectors
 template <class T, i64 R, i64 C, bool PART>
-static void mix(const float* weight, const float* keep, const Tile& t, i64 column, i64 part,
-                const Tile* next, i64 from, float* sums, i64 pad) {
-  // one prefetch a line, spread over the passes: a burst of them would hold up the loads
+INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
+                i64 width, const u8* const* ahead, float* sums, i64 pad) {
+  // where there is work between, one line at a time: more of them would hold up the loads
   constexpr i64 bytes = C * LANES * T::size, every = bytes < 64 ? 64 / bytes - 1 : 0;
+  i64 from = column * T::size, turn = from / bytes & every;
   vf sum[R][C];
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
 #pragma GCC unroll 8
-    for (i64 c = 0; c < C; c++)
-      sum[r][c] = *(const vf*)(sums + r * pad + column + c * LANES) * keep[r];
+    for (i64 c = 0; c < C; c++) {
+      vf x = *(const vf*)(sums + r * pad + column + c * LANES);
+      sum[r][c] = keep ? x * keep[r] : x;
+    }
   }
-  for (i64 j = 0; j < t.n; j++) {
-    const u8* value = t.value[j] + column * T::size;
-    if (PREFETCH<T, R> && next && (j & every) == (from / bytes & every)) {
+  for (i64 j = 0; j < n; j++) {
+    const u8* value = values[j] + from;
+    if (R == 1) {
+      if (ahead && !column) fetch_row(ahead[j], width * T::size);
+    } else if (ahead && (j & every) == turn) {
 #pragma GCC unroll 8
-      for (i64 x = 0; x < bytes; x += 64) __builtin_prefetch(next->key[j] + from + x);
+      for (i64 x = 0; x < bytes; x += 64) fetch(ahead[j] + from + x);
     }
     vf v[C];
+    if constexpr (C == 1) {
+      v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
+    } else {
 #pragma GCC unroll 8
-    for (i64 c = 0; c < C; c++)
-      v[c] = PART ? read_part<T>(value, part) : T::read(value + c * LANES * T::size);
+      for (i64 c = 0; c < C; c += 2) {
+        Two two = read_two<T>(value + c * LANES * T::size);
+        v[c] = two.a;
+        v[c + 1] = two.b;
+      }
+    }
 #pragma GCC unroll 8
     for (i64 r = 0; r < R; r++) {
       vf w = splat(weight[r * TILE + j]);
@@ -365,19 +505,22 @@ static void mix(const float* weight, const float* keep, const Tile& t, i64 colum
 }
 
 template <class T, i64 R>
-static void mix_all(const float* weight, const float* keep, const Tile& t, i64 width,
-                    const Tile* next, i64 key_bytes, float* sums, i64 pad) {
-  constexpr i64 C = SUMS / R > 8 ? 8 : SUMS / R;
-  i64 column = 0;
-  for (; column + C * LANES <= width; column += C * LANES) {
-    i64 from = column * T::size;
-    mix<T, R, C, false>(weight, keep, t, column, 0, from < key_bytes ? next : nullptr, from, sums,
-                        pad);
+INLINE void mix_rows(const float* weight, const float* keep, const u8* const* values, i64 n,
+                     i64 width, const u8* const* ahead, i64& r, i64 rows, float* sums, i64 pad) {
+  constexpr i64 C = least(SUMS / R, 8);
+  for (; r + R <= rows; r += R) {
+    const float *w = weight + r * TILE, *k = keep ? keep + r : nullptr;
+    float* to = sums + r * pad;
+    if (r) ahead = nullptr;
+    i64 c = 0;
+    for (; c + C * LANES <= width; c += C * LANES)
+      mix<T, R, C, false>(w, k, values, n, c, width, ahead, to, pad);
+    for (; c + 2 * LANES <= width; c += 2 * LANES)
+      mix<T, R, 2, false>(w, k, values, n, c, width, ahead, to, pad);
+    for (; c + LANES <= width; c += LANES)
+      mix<T, R, 1, false>(w, k, values, n, c, width, ahead, to, pad);
+    if (c < width) mix<T, R, 1, true>(w, k, values, n, c, width, ahead, to, pad);
   }
-  for (; column + LANES <= width; column += LANES)
-    mix<T, R, 1, false>(weight, keep, t, column, 0, nullptr, 0, sums, pad);
-  if (column < width)
-    mix<T, R, 1, true>(weight, keep, t, column, width - column, nullptr, 0, sums, pad);
 }
 
 // drops the tokens that no row sees, so that what is stored there is never multiplied
@@ -421,19 +564,92 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
   return count > 0;
 }
 
-template <class T, i64 R>
-INLINE void score_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
-                       const u8* const* ahead) {
-  for (; r + R <= rows; r += R)
-    scores<T, R>(d.query + r * pad, pad, t, a.width, r ? nullptr : ahead, d.score + r * TILE);
+// rows whose scores are computed across lanes, in ones or twos of vectors; fewer: 0
+INLINE i64 across(i64 rows) {
+#if defined(__AVX512F__)
+  return rows > 8 ? LANES : 0;
+#else
+  return rows > 8 ? 2 * LANES : rows > 4 ? LANES : 0;
+#endif
 }
 
-template <class T, i64 R>
-INLINE void mix_rows(Direct& d, const Tile& t, const Attention& a, i64 pad, i64& r, i64 rows,
-                     const Tile* next) {
-  for (; r + R <= rows; r += R)
-    mix_all<T, R>(d.score + r * TILE, d.keep + r, t, a.value_width, r ? nullptr : next,
-                  a.width * SIZES[a.cache_type], d.sums + r * pad, pad);
+template <class T>
+static void score_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
+                       i64 rows) {
+  i64 lanes = across(rows), w = a.width;
+  for (i64 j = 0; j < t.n; j += STEP) {
+    const u8 *coming[STEP], *const *ahead = rows_ahead(next, j, STEP, coming);
+    const u8* const* key = t.key + j;
+    float* score = d.score + j;
+    if (lanes == LANES) score_across<T, 1>(d.query, key, w, ahead, d.floats, score);
+    else if (lanes) score_across<T, 2>(d.query, key, w, ahead, d.floats, score);
+    if (lanes) continue;
+    if (rows == 1) dots_alone<T>(d.query, key, w, ahead, score);
+    i64 r = rows == 1;
+    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 4>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 2>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 1>(d.query, pad, key, w, ahead, r, rows, score);
+  }
+}
+
+template <class T>
+static void mix_tile(Direct& d, const Attention& a, const Tile& t, const Tile* next, i64 pad,
+                     i64 rows) {
+  for (i64 j = 0; j < t.n; j += MIXED) {
+    const u8 *coming[MIXED], *const *ahead = rows_ahead(next, TILE + j, MIXED, coming);
+    const u8* const* value = t.value + j;
+    i64 n = least(MIXED, t.n - j), r = 0, w = a.value_width;
+    const float *weight = d.score + j, *keep = j ? nullptr : d.keep;
+    if constexpr (ROWS == 8) mix_rows<T, 8>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 4>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 2>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+    mix_rows<T, 1>(weight, keep, value, n, w, ahead, r, rows, d.sums, pad);
+  }
+}
+
+// a row in the order of read_two, and back
+template <class T>
+INLINE void split_pairs(float* row, i64 width) {
+  if constexpr (!T::split) return;
+  for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
+    float order[2 * LANES];
+    for (i64 l = 0; l < LANES; l++)
+      order[l] = row[d + 2 * l], order[LANES + l] = row[d + 2 * l + 1];
+    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = order[l];
+  }
+}
+
+template <class T>
+INLINE void join_pairs(float* row, i64 width) {
+  if constexpr (!T::split) return;
+  for (i64 d = 0; d + 2 * LANES <= width; d += 2 * LANES) {
+    float order[2 * LANES];
+    for (i64 l = 0; l < LANES; l++)
+      order[2 * l] = row[d + l], order[2 * l + 1] = row[d + LANES + l];
+    for (i64 l = 0; l < 2 * LANES; l++) row[d + l] = order[l];
+  }
+}
+
+template <class T>
+static void prepare(const Attention& a, const Sequence& s, const Item& item, Direct& d) {
+  i64 group = a.heads / a.kv_heads, pad = ceil_to(a.width, LANES), lanes = across(item.rows);
+  i64 pad_v = ceil_to(a.value_width, LANES);
+  for (i64 r = 0; r < most(item.rows, lanes); r++) {
+    float* to = lanes ? d.floats : d.query + r * pad;
+    i64 row = item.row + r;
+    if (r < item.rows) {
+      query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a), to,
+                pad);
+      split_pairs<T>(to, a.width);
+    }
+    for (i64 x = 0; lanes && x < a.width; x++)
+      d.query[x * lanes + r] = r < item.rows ? to[x] : 0;
+    if (r >= item.rows) continue;
+    for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
+    d.top[r] = NEVER;
+    d.total[r] = 0;
+  }
 }
 
 template <class T>
@@ -441,14 +657,7 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
   Sequence s = sequence_of(a, item.b);
   i64 group = a.heads / a.kv_heads, rows = item.rows, before = s.length - s.queries;
   i64 pad = ceil_to(a.width, LANES), pad_v = ceil_to(a.value_width, LANES);
-  for (i64 r = 0; r < rows; r++) {
-    i64 row = item.row + r;
-    query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a),
-              d.query + r * pad, pad);
-    for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
-    d.top[r] = NEVER;
-    d.total[r] = 0;
-  }
+  prepare<T>(a, s, item, d);
   i64 at = item.begin, now = 0;
   if (at < item.end) find_tile(a, s, item.kv_head, at, least(TILE, item.end - at), d.tiles[0]);
   for (; at < item.end; at += TILE, now ^= 1) {
@@ -456,19 +665,12 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     Tile* next = nullptr;
     if (at + TILE < item.end) {
       next = &d.tiles[now ^ 1];
-      i64 n = least(TILE, item.end - at - TILE);
-      find_tile(a, s, item.kv_head, at + TILE, n, *next);
-      for (i64 j = n; j < TILE; j++) next->value[j] = next->value[n - 1];
+      find_tile(a, s, item.kv_head, at + TILE, least(TILE, item.end - at - TILE), *next);
     }
     stage(a, t, d.staging);
-    const u8* const* ahead = !staged(a) ? t.value : next ? next->value : nullptr;
-    i64 r = 0;
-    if constexpr (ROWS == 8) score_rows<T, 8>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 4>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 2>(d, t, a, pad, r, rows, ahead);
-    score_rows<T, 1>(d, t, a, pad, r, rows, ahead);
+    score_tile<T>(d, a, t, next, pad, rows);
     if (bends(a)) {
-      for (r = 0; r < rows; r++) {
+      for (i64 r = 0; r < rows; r++) {
         i64 row = item.row + r;
         bend(a, t, before + row / group, item.kv_head * group + row % group, 0,
              ceil_to(t.n, LANES), d.score + r * TILE);
@@ -476,18 +678,15 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     }
     i64 padded = ceil_to(t.n, LANES);
     if (!mask_direct(a, s, item, d, t)) continue;
-    for (r = 0; r < rows; r++) {
-      float* row = d.score + r * TILE;
-      d.keep[r] = weigh(row, 0, padded, d.top[r], d.total[r]);
-    }
-    r = 0;
-    if constexpr (ROWS == 8) mix_rows<T, 8>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 4>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 2>(d, t, a, pad_v, r, rows, next);
-    mix_rows<T, 1>(d, t, a, pad_v, r, rows, next);
+    for (i64 r = 0; r < rows; r += 8)
+      weigh_rows(d.score + r * TILE, TILE, least(8, rows - r), padded, d.top + r, d.total + r,
+                 d.keep + r);
+    mix_tile<T>(d, a, t, next, pad_v, rows);
   }
-  for (i64 r = 0; r < rows; r++)
+  for (i64 r = 0; r < rows; r++) {
+    join_pairs<T>(d.sums + r * pad_v, a.value_width);
     leave(a, s, item, partial, r, d.sums + r * pad_v, d.top[r], d.total[r]);
+  }
 }
 
 // ---- many rows: tiles are made float and laid out in panels for a matrix product ----

@@ -26,12 +26,16 @@ typedef u16 vh __attribute__((vector_size(LANES * 2)));
 typedef u8 vb __attribute__((vector_size(LANES)));
 typedef i8 vs __attribute__((vector_size(LANES)));
 typedef float v8 __attribute__((vector_size(32)));
+typedef float v4 __attribute__((vector_size(16)));
+typedef double d4 __attribute__((vector_size(32)));
 
 // the same at any address and through any pointer
 typedef float vf_any __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef u16 vh_any __attribute__((vector_size(LANES * 2), aligned(1), may_alias));
 typedef u8 vb_any __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef float v8_any __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float v4_any __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double double_any __attribute__((aligned(4), may_alias));
 
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
 #define SHUFFLE8(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -146,6 +150,62 @@ INLINE v8 sums_of(const vf* x) {
          SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
+INLINE v4 lower4(v8 x) {
+  v4 low;
+  __builtin_memcpy(&low, &x, sizeof low);
+  return low;
+}
+
+INLINE v4 upper4(v8 x) {
+  v4 high;
+  __builtin_memcpy(&high, (const float*)&x + 4, sizeof high);
+  return high;
+}
+
+INLINE v8 higher(v8 a, v8 b) { return a > b ? a : b; }
+
+INLINE v8 top8(vf x) {
+#if defined(__AVX512F__)
+  return higher(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7),
+                __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+#else
+  return x;
+#endif
+}
+
+INLINE v8 pair_tops(v8 a, v8 b) {
+  return higher(SHUFFLE8(a, b, 0, 8, 1, 9, 4, 12, 5, 13), SHUFFLE8(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
+}
+
+INLINE v8 quad_tops(v8 ab, v8 cd) {
+  return higher(SHUFFLE8(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13),
+                SHUFFLE8(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15));
+}
+
+INLINE v8 lower8(vf x) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return x;
+#endif
+}
+
+INLINE vf widen8(v8 x) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return x;
+#endif
+}
+
+// the highest of each of eight vectors, in order
+INLINE v8 tops_of(const vf* x) {
+  v8 low = quad_tops(pair_tops(top8(x[0]), top8(x[1])), pair_tops(top8(x[2]), top8(x[3])));
+  v8 high = quad_tops(pair_tops(top8(x[4]), top8(x[5])), pair_tops(top8(x[6]), top8(x[7])));
+  return higher(SHUFFLE8(low, high, 0, 1, 2, 3, 8, 9, 10, 11),
+                SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15));
+}
+
 INLINE void transpose8(v8* x) {
   v8 a[8], b[8];
   for (i64 i = 0; i < 8; i += 2) {
@@ -194,14 +254,17 @@ INLINE vf from_half(vh h) { return half_bits(__builtin_convertvector(h, vu)); }
 
 struct F32 {
   static constexpr i64 size = 4;
+  static constexpr bool split = false;
   INLINE vf read(const void* p) { return load((const float*)p); }
 };
 struct F16 {
   static constexpr i64 size = 2;
+  static constexpr bool split = false;
   INLINE vf read(const void* p) { return from_half(*(const vh_any*)p); }
 };
 struct BF16 {
   static constexpr i64 size = 2;
+  static constexpr bool split = true;  // by read_two
   INLINE vf read(const void* p) {
     return (vf)(widen(*(const vh_any*)p) << 16);
   }
@@ -236,6 +299,21 @@ struct I8 {
     return __builtin_convertvector((vs)(*(const vb_any*)p), vf);
   }
 };
+
+struct Two {
+  vf a, b;
+};
+
+// 2 LANES elements; of bfloat16 the even ones and the odd ones, which takes no shuffle
+template <class T>
+INLINE Two read_two(const void* p) {
+  if constexpr (T::split) {
+    vu pairs = (vu)load((const float*)p);
+    return {(vf)(pairs << 16), (vf)(pairs & 0xffff0000u)};
+  } else {
+    return {T::read(p), T::read((const u8*)p + LANES * T::size)};
+  }
+}
 
 enum { TYPE_F32, TYPE_F16, TYPE_BF16, TYPE_E4M3, TYPE_E5M2, TYPE_I8 };
 
@@ -365,6 +443,35 @@ INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
   total = total * keep + sum_of(sum);
   top = now;
   return keep;
+}
+
+// the same for up to eight rows at once, `stride` apart; keep[r] is what the sums so far are worth
+INLINE void weigh_rows(float* score, i64 stride, i64 rows, i64 n, float* tops, float* totals,
+                       float* keeps) {
+  vf many[8];
+  for (i64 r = 0; r < 8; r++) many[r] = splat(NEVER);
+  for (i64 r = 0; r < rows; r++) {
+    for (i64 j = 0; j < n; j += LANES) {
+      vf x = load(score + r * stride + j);
+      many[r] = pick(x > many[r], x, many[r]);
+    }
+  }
+  v8 top = *(const v8_any*)tops, now = higher(tops_of(many), top);
+  v8 base = now == NEVER ? (v8){} : now;
+  for (i64 r = 0; r < rows; r++) {
+    vf sum = {}, low = splat(base[r]);
+    for (i64 j = 0; j < n; j += LANES) {
+      vf w = exp2_of(load(score + r * stride + j) - low);
+      store(score + r * stride + j, w);
+      sum += w;
+    }
+    many[r] = sum;
+  }
+  for (i64 r = rows; r < 8; r++) many[r] = (vf){};
+  v8 keep = lower8(exp2_of(widen8(top - base)));
+  *(v8_any*)totals = *(const v8_any*)totals * keep + sums_of(many);
+  *(v8_any*)tops = now;
+  *(v8_any*)keeps = keep;
 }
 
 // ---- matrix products ----

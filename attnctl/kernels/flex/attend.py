@@ -12,6 +12,7 @@ from torch._higher_order_ops.flex_attention import flex_attention as flex_operat
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from attnctl.kernels.flex.blocks import blocks
+from attnctl.kernels.flex.edges import finite
 from attnctl.kernels.flex.items import Items, items
 from attnctl.kernels.flex.pages import (
     Pages,
@@ -20,6 +21,7 @@ from attnctl.kernels.flex.pages import (
     keys_and_values,
     packed,
 )
+from attnctl.kernels.flex.tiles import Tiles, options, tiles_of
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -52,7 +54,8 @@ def batch_of(
     size = cache.shape[1]
     possible = in_place_possible(cache, dtype) and cache.device.type != "cpu"
     if place == "cache" or (place == "auto" and possible):
-        pages = in_place(metadata, cache.shape[0], size)
+        hidden = params.window is not None or params.chunk is not None
+        pages = in_place(metadata, found, cache.shape[0], size, starts=hidden)
     else:
         pages = packed(metadata, found, size)
     lists = blocks(found, pages, size)
@@ -68,7 +71,6 @@ def batch_of(
 def attend(
     query: Tensor,
     cache: Tensor,
-    metadata: Metadata,
     batch: Batch,
     params: Paged,
     run: Callable[..., Any],
@@ -78,17 +80,23 @@ def attend(
     run: `unfused`, or `fused` compiled.
     """
     found, softcap = batch.items, params.softcap
-    rows = run(
-        query[found.token].transpose(1, 2),
-        *keys_and_values(cache, query.shape[2], batch.pages, metadata, query.dtype),
-        batch.logical,
-        batch.spans,
-        batch.lists,
-        None if softcap is None else torch.full((), softcap, device=query.device),
-        params.alibi_slopes,
-        params.scale,
-        cache.shape[1],
-    )
+    key, value = keys_and_values(cache, query.shape[2], batch.pages, query.dtype)
+    asked = query[found.token].transpose(1, 2)
+    tiles = None if query.device.type == "cpu" else tiles_of(asked, value, cache.shape[1])
+    with finite(value, batch.pages.unseen):
+        rows = run(
+            asked,
+            key,
+            value,
+            batch.logical,
+            batch.spans,
+            batch.lists,
+            None if softcap is None else torch.full((), softcap, device=query.device),
+            params.alibi_slopes,
+            params.scale,
+            cache.shape[1],
+            tiles,
+        )
     return rows.transpose(1, 2)[found.item, found.row]
 
 
@@ -97,7 +105,7 @@ def fused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
 
     For torch.compile: called as it is, flex_attention would trace itself anew for every call.
     """
-    score, mask, scale, size = _told(query, key, *rest)
+    score, mask, scale, tiles = _told(query, key, *rest)
     return flex_attention(
         query,
         key,
@@ -106,7 +114,7 @@ def fused(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
         block_mask=mask,
         scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
-        kernel_options=kernel_options(query, size),
+        kernel_options=None if tiles is None else options(tiles),
     )
 
 
@@ -126,12 +134,13 @@ def _told(
     slopes: Tensor | None,
     scale: float,
     size: int,
-) -> tuple[Any, BlockMask, float, int]:
-    """The score function, the mask, the scale and the page size.
+    tiles: Tiles | None,
+) -> tuple[Any, BlockMask, float, Tiles | None]:
+    """The score function, the mask, the scale and the tiles.
 
     logical: [W, M], what each page is to each item. spans: [W, Q, 3], what each row sees and where
-    it stands. Two tensors and no more: a captured tensor brings its sizes into the kernel, and
-    torch 2.13 writes C++ that confuses sizes where there are many.
+    it stands. size: of a page. Two tensors and no more: a captured tensor brings its sizes into the
+    kernel, and torch 2.13 writes C++ that confuses sizes where there are many.
     """
 
     def place(item: Tensor, context: Tensor) -> Tensor:
@@ -163,7 +172,7 @@ def _told(
         BLOCK_SIZE=(query.shape[2], size),
         mask_mod=sees,
     )
-    return biased, block_mask, scale, size
+    return biased, block_mask, scale, tiles
 
 
 def mark_sizes(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> None:
@@ -180,17 +189,3 @@ def mark_sizes(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> None:
         mark(tensor, tuple(range(1, 3)))
     if slopes is not None:
         mark(slopes, 0)
-
-
-def kernel_options(query: Tensor, size: int) -> dict[str, Any] | None:
-    """Tiles that divide the blocks: torch's own defaults want blocks of 128."""
-    if query.device.type == "cpu":
-        return None
-    most = 64 if query.shape[3] <= 128 else 32
-    # not math.gcd: the tracer of torch 2.11 stops at it
-    columns = next((tile for tile in (64, 32, 16) if tile <= most and size % tile == 0), 16)
-    return {
-        "BLOCK_M": min(query.shape[2], 64),
-        "BLOCK_N": columns,
-        "FORCE_USE_FLEX_ATTENTION": True,
-    }

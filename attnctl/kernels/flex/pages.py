@@ -3,8 +3,7 @@
 In place, flex_attention's context is the whole cache and a table says which position of a sequence
 each page holds. It reads nothing twice, and asks for a cache whose pages follow each other by one
 stride, in the query's dtype. A page may stand in the tables of several sequences, and once in each.
-flex_attention multiplies a masked value by 0, so values beyond a sequence's end must be finite:
-NaN there is replaced in the cache, in slots that no token holds.
+Rows of its pages that no query token sees are made finite while the kernel runs (edges.py).
 
 The packed copy takes any strides and dtypes, and keeps values that no query token sees (NaN or not)
 away from the product. On a processor it is the better choice: flex_attention's C++ kernel wants
@@ -17,6 +16,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from attnctl.kernels.flex.edges import Edges, edges, ends
 from attnctl.kernels.flex.items import Items
 from attnctl.kernels.packed_cache import views
 from attnctl.runtime import Metadata
@@ -27,13 +27,14 @@ class Pages(msgspec.Struct, frozen=True):
 
     table: [B, p] int64, the page of each sequence's p-th. logical: [B, M] int32, the inverse, -1
     where none. Of the packed copy also: source: [M] int64, the cache's page; seen: [M, P] bool,
-    whether any token sees the row.
+    whether any token sees the row. Of the cache in place: unseen, the rows to make finite.
     """
 
     table: Tensor
     logical: Tensor
     source: Tensor | None = None
     seen: Tensor | None = None
+    unseen: Edges | None = None
 
 
 def in_place_possible(cache: Tensor, dtype: torch.dtype) -> bool:
@@ -47,11 +48,14 @@ FIRST_FAR = 2**31
 """The first element that a 32-bit offset does not reach."""
 
 
-def in_place(metadata: Metadata, pages: int, size: int) -> Pages:
-    """The cache itself, of so many pages."""
+def in_place(
+    metadata: Metadata, found: Items, pages: int, size: int, *, starts: bool = True
+) -> Pages:
+    """The cache itself, of so many pages. starts: whether a mask may hide a context's beginning."""
     held = _held(metadata, size)
     table = metadata.block_table[:, : held.shape[1]].long()
-    return Pages(table, _inverse(table, held, pages))
+    unseen = edges(found, table, pages, size, starts=starts)
+    return Pages(table, _inverse(table, held, pages), unseen=unseen)
 
 
 def packed(metadata: Metadata, found: Items, size: int) -> Pages:
@@ -59,13 +63,14 @@ def packed(metadata: Metadata, found: Items, size: int) -> Pages:
     held = _held(metadata, size)
     source = metadata.block_table[:, : held.shape[1]].long()
     position = torch.arange(held.shape[1] * size, device=held.device).view(-1, size)
-    low, high = _ends(found, held.shape[0])
+    low, high = ends(found, held.shape[0])
     seen = (position >= low[:, None, None]) & (position < high[:, None, None])
     if held.device.type == "cpu":
         # nothing waits here, so that the copy is as long as the batch and not as its bound
         source, seen, order = source[held], seen[held], held.flatten().cumsum(0) - 1
     else:
-        source, seen = source.flatten(), seen.flatten(0, 1)
+        # what stands in the table past a sequence's pages need not be a page
+        source, seen = torch.where(held, source, 0).flatten(), seen.flatten(0, 1)
         order = torch.arange(held.numel(), device=held.device)
     short = max(0, 2 - source.shape[0])
     source, seen = _pad(source, short), _pad(seen, short)
@@ -74,15 +79,11 @@ def packed(metadata: Metadata, found: Items, size: int) -> Pages:
 
 
 def keys_and_values(
-    cache: Tensor, width: int, pages: Pages, metadata: Metadata, dtype: torch.dtype
+    cache: Tensor, width: int, pages: Pages, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """[1, Hk, M * P, D] and [1, Hk, M * P, Dv]: views of the cache, or the packed copy.
-
-    In place, makes the slots after each sequence's last token finite.
-    """
+    """[1, Hk, M * P, D] and [1, Hk, M * P, Dv]: views of the cache, or the packed copy."""
     if pages.source is None or pages.seen is None:
         key, value = views(cache, width)
-        _finite_ends(value, metadata)
     else:
         key, value = views(cache[pages.source], width)
         key = key.to(dtype)
@@ -91,7 +92,11 @@ def keys_and_values(
 
 
 def _flat(part: Tensor) -> Tensor:
-    return part.flatten(0, 1).transpose(0, 1)[None]
+    rows = part.flatten(0, 1)
+    if rows.shape[1] == 1:
+        # a head that is alone may lie at any stride, and a kernel is compiled for each
+        rows = rows[:, 0].unsqueeze(1)
+    return rows.transpose(0, 1)[None]
 
 
 def _held(metadata: Metadata, size: int) -> Tensor:
@@ -107,33 +112,6 @@ def _inverse(table: Tensor, held: Tensor, pages: int) -> Tensor:
     # what is not held goes to a column that is cut off
     logical.scatter_(1, torch.where(held, table, pages), index.expand_as(table))
     return logical[:, :pages]
-
-
-def _ends(found: Items, sequences: int) -> tuple[Tensor, Tensor]:
-    """The first position that any token of each sequence sees, and past the last: [B] int32."""
-    low = torch.where(found.live, found.low, 2**30).amin(1)
-    high = found.high.amax(1)
-    first = low.new_full((sequences,), 2**30)
-    last = low.new_zeros(sequences)
-    return (
-        first.scatter_reduce(0, found.sequence, low, "amin"),
-        last.scatter_reduce(0, found.sequence, high, "amax"),
-    )
-
-
-def _finite_ends(value: Tensor, metadata: Metadata) -> None:
-    size = value.shape[1]
-    lengths, table = metadata.seq_lens.long(), metadata.block_table
-    # an empty sequence holds no page: it repeats what the longest one does
-    own = torch.arange(lengths.shape[0], device=lengths.device)
-    same_as = torch.where(lengths > 0, own, lengths.argmax())
-    lengths, table = lengths[same_as], table[same_as]
-    last = ((lengths - 1) // size).clamp(min=0)
-    page = table.gather(1, last[:, None])[:, 0].long()
-    offset = torch.arange(size, device=value.device)
-    free = offset >= (lengths - last * size)[:, None]
-    rows = value[page]
-    value[page] = torch.where(free[..., None, None], rows.nan_to_num(0.0, 0.0, 0.0), rows)
 
 
 def _pad(tensor: Tensor, rows: int) -> Tensor:

@@ -21,6 +21,7 @@ from attnctl.kernels.triton.launch import (
     split_width,
 )
 from attnctl.kernels.triton.prefill import prefill_kernel
+from attnctl.kernels.triton.prefill_call import paged_launch
 from attnctl.kernels.triton.stand_in import meta_device
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ def launches(
 
 
 def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: Plan) -> Launch:
+    if chosen.groups:
+        launch = _hopper(tensors, params, shape)
+        if launch is not None:
+            return launch
     descriptors: tuple[Any, ...] | None = None
     if chosen.descriptors:
         descriptors = descriptor_arguments(tensors[1], tensors[2], chosen.tile)
@@ -197,6 +202,18 @@ def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: P
     )
     grid = (chosen.query_tiles, shape.kv_heads * chosen.parts)
     return Launch(prefill_kernel, grid, arguments, _constants(params, shape, chosen))
+
+
+def _hopper(tensors: tuple[Tensor, ...], params: Paged, shape: Shape) -> Launch | None:
+    """Hopper's own kernel, None where it does not take the batch's features or strides."""
+    extra = (params.softcap, params.window, params.window_right, params.chunk, *_optional(params))
+    if any(one is not None for one in extra):
+        return None
+    factor, _, v_scale, *_ = _numbers(params)
+    scales = (float(factor or 0.0), float(v_scale or 0.0))
+    return paged_launch(
+        tensors, *scales, params.causal, shape.max_seq_len, device_of(tensors[0].device)
+    )
 
 
 def _decode(

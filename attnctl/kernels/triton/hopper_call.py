@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
+from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.latent_launch import (
     LOG2E,
     lse_strides,
@@ -36,9 +36,6 @@ PART_BYTES = 3e6
 """Bytes of parts that are written and read in the time of a tile."""
 
 MAX_SEGMENTS = 128
-
-VERSIONS = (3, 6), (3, 9)
-"""The first and the last Triton whose Gluon compiles the kernel; its names change."""
 
 
 def takes(query: Tensor, cache: Tensor, rank: int, gpu: Device) -> bool:
@@ -195,54 +192,3 @@ def _boxes(cache: Tensor, rank: int) -> tuple[Any, Any]:
         shape = [blocks * page, width]
         made.append(TensorDescriptor(cache, shape, [stride, 1], [KEYS, columns], layout))
     return made[0], made[1]
-
-
-def prefill_boxes(
-    query: Tensor, keys: Tensor, values: Tensor, parts: tuple[int, int], gpu: Device
-) -> tuple[Any, ...] | None:
-    """The Hopper prefill kernel's boxes: Q and K, low and high part, and V.
-
-    None where it does not take the batch: keys of 128 or 192 columns, values of 128, of 16 bits,
-    one row a token.
-    """
-    tensors = (query, keys, values)
-    if gpu.arch != "sm_90" or parts not in ((128, 0), (128, 64)) or values.shape[2] != 128:
-        return None
-    if sum(parts) != keys.shape[2] or not known_triton():
-        return None
-    if any(one.element_size() != 2 or one.dtype is not query.dtype for one in tensors):
-        return None
-    if not all(_is_matrix(one) for one in tensors):
-        return None
-    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
-
-    dtype = bfloat16 if query.dtype is torch.bfloat16 else float16
-
-    def box(tensor: Tensor, rows: int, columns: int) -> Any:
-        tokens, heads, width = tensor.shape
-        layout = NVMMASharedLayout.get_default_for([rows, columns], dtype)
-        shape = [tokens, tensor.stride(1) * (heads - 1) + width]
-        return TensorDescriptor(tensor, shape, [tensor.stride(0), 1], [rows, columns], layout)
-
-    low, high = parts
-    # without a high part its box is not read, but a group of warps takes no None
-    return (
-        box(query, 64, low),
-        box(query, 64, high or 64),
-        box(keys, 128, low),
-        box(keys, 128, high or 64),
-        box(values, 128, 128),
-    )
-
-
-def _is_matrix(one: Tensor) -> bool:
-    """Whether [S, H, D] is a matrix of one row a token that boxes can be cut from."""
-    apart = one.stride(0) * one.element_size() % 16 == 0 and one.data_ptr() % 16 == 0
-    inside = one.stride(1) * (one.shape[1] - 1) + one.shape[2] <= one.stride(0) < 2**31
-    return bool(one.stride(2) == 1 and apart and inside and one.shape[0] > 0)
-
-
-def known_triton() -> bool:
-    version = tuple(map(int, triton.__version__.split(".")[:2]))
-    return VERSIONS[0] <= version <= VERSIONS[1]

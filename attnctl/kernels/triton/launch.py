@@ -37,7 +37,8 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     many tokens go to the decode kernel, whose rows follow from the batch. prefill, wide: tiles of
     the prefill kernel where K and V together are at most 256 columns wide, and where they are
     wider; wide_decode: tiles of the decode kernel there, None for its own. descriptors: prefill
-    reads K and V by tensor descriptors where the cache allows it.
+    reads K and V by tensor descriptors where the cache allows it. groups: Hopper's own prefill
+    kernel runs what it takes.
     """
 
     min_programs: int = 128
@@ -50,6 +51,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True):
     wide: Tiles = Tiles(64, 32, 4, 2)
     wide_decode: Tiles | None = None
     descriptors: bool = False
+    groups: bool = False
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     segments: int = 1
     least_tiles: int = 1
     descriptors: bool = False
+    groups: bool = False
+    """Whether Hopper's own kernel runs what of the batch's features and strides it takes."""
     precision: str | None = None
     """Of float32 products: Triton's default, tf32, keeps three digits."""
 
@@ -107,6 +111,7 @@ TUNED = {
         prefill=Tiles(64, 64, 4, 3),
         wide=Tiles(128, 64, 8, 3),
         descriptors=True,
+        groups=True,
     ),
 }
 """Knobs by arch, each measured there (benchmarks/paged_gpu.py)."""
@@ -164,8 +169,24 @@ def _prefill(shape: Shape, device: Device, knobs: Knobs, group: int) -> Plan:
         parts=-(-group // heads),
         query_tiles=shape.tokens // (rows // heads) + shape.sequences,
         descriptors=knobs.descriptors and whole_boxes,
+        groups=knobs.groups and _has_groups(shape, device),
         precision=_precision(shape, device),
     )
+
+
+def _has_groups(shape: Shape, device: Device) -> bool:
+    """Whether Hopper's own kernel has code for this shape, and its tiles of 128 tokens fill.
+
+    16-bit keys of 128 or 192 columns and values of 128, in pages that tiles are cut in. A sequence
+    of one token takes a whole tile of each head: with many of them beside a long prompt the
+    portable kernel, whose tiles hold the heads of a group, has less to do.
+    """
+    fits = shape.page >= 16 and (128 % shape.page == 0 or shape.page % 128 == 0)
+    widths = shape.width in (128, 192) and shape.value_width == 128
+    plain = shape.item_bytes == shape.cache_bytes == 2
+    alike = 2 * shape.tokens >= shape.max_query_len * shape.sequences
+    full = shape.tokens >= (128 if alike else 512) * shape.sequences
+    return device.arch == "sm_90" and fits and widths and plain and full
 
 
 def _decode(shape: Shape, device: Device, knobs: Knobs, rows: int) -> Plan:

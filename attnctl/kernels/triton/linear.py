@@ -16,6 +16,7 @@ from attnctl.kernels.state_knobs import NO_KNOBS, STEPS, of_chunks
 from attnctl.kernels.triton.decayed import run as run_long
 from attnctl.kernels.triton.decayed import worth_it
 from attnctl.kernels.triton.state_rows import (
+    blocks,
     change,
     check_slots,
     column_slot,
@@ -23,6 +24,7 @@ from attnctl.kernels.triton.state_rows import (
     dense,
     empty,
     keeps_all,
+    power_of_2,
     read_row,
     row_arguments,
     tile_rows,
@@ -145,9 +147,9 @@ def forward(
         )  # fmt: skip
         if metadata.speculative is None:
             return
-    block = triton.next_power_of_2(width)
+    block = power_of_2(width)
     part = tile_rows(width_v, block, 64, knobs.get("tile", TILE))
-    parts = triton.cdiv(width_v, part)
+    parts = blocks(width_v, part)
     linear_kernel[(heads * parts, metadata.state_indices.shape[0])](
         q, k, v, slope, out, state, *row_arguments(metadata),
         q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),

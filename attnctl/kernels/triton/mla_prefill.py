@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.hopper_call import prefill_boxes
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import (
     LOG2E,
@@ -21,6 +18,7 @@ from attnctl.kernels.triton.latent_launch import (
 )
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.prefill_call import packed_launch
 from attnctl.runtime import Metadata
 
 
@@ -229,11 +227,12 @@ def prefill_launch(
     groups: False keeps to the portable kernel where Hopper's would take the batch.
     """
     gpu = gpu or latent_device(query.device)
-    if tiles is None and groups is not False and factor > 0:
-        boxes = prefill_boxes(query, keys, values, cut(query.shape[2]), gpu)
-        if boxes is not None:
-            tensors = (query, keys, values, out, lse)
-            return _hopper(boxes, tensors, key_start_loc, metadata, factor, causal)
+    if tiles is None and groups is not False:
+        tensors, starts = (query, keys, values, out, lse), metadata.query_start_loc
+        parts = cut(query.shape[2])
+        hopper = packed_launch(tensors, starts, key_start_loc, parts, factor, causal, gpu)
+        if hopper is not None:
+            return hopper
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
     tiles = tiles or prefill_tiles(gpu, width, width_v, item)
@@ -260,30 +259,6 @@ def prefill_launch(
             "num_warps": tiles.warps,
             "num_stages": tiles.stages,
         },
-    )
-
-
-def _hopper(
-    boxes: tuple[Any, ...],
-    tensors: tuple[Tensor, ...],
-    key_start_loc: Tensor,
-    metadata: Metadata,
-    factor: float,
-    causal: bool,
-) -> Launch:
-    from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
-
-    query, keys, values, out, lse = tensors
-    tokens, heads, width = query.shape
-    sequences = metadata.seq_lens.shape[0]
-    low, high = cut(width)
-    starts = (metadata.query_start_loc, key_start_loc)
-    strides = (query.stride(1), keys.stride(1), *values.stride()[:2], *out.stride()[:2])
-    return Launch(
-        prefill_hopper_kernel,
-        (tokens // 128 + sequences, heads),
-        (*boxes, values, out, lse, *starts, *strides, *lse.stride(), factor, sequences),
-        {"D_LOW": low, "D_HIGH": high, "DV": 128, "CAUSAL": causal, "num_warps": 4},
     )
 
 

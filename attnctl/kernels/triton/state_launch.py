@@ -10,6 +10,7 @@ import torch
 
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.launch import Device
+from attnctl.kernels.triton.stand_in import meta_device
 
 NO_CHANGES: Mapping[str, int] = MappingProxyType({})
 
@@ -78,6 +79,13 @@ def facts_of(device: torch.device) -> Device:
     if device.type == "xpu":
         return Device("xpu", 64, 65536)
     return device_of(device)
+
+
+def has_ptx(device: torch.device) -> bool:
+    """True where kernels become PTX: on an NVIDIA GPU, or compiled for one."""
+    if device.type == "meta":
+        return meta_device().arch.startswith("sm_")
+    return device.type == "cuda" and torch.version.hip is None
 
 
 def untimed(arch: str) -> dict[str, Walk]:

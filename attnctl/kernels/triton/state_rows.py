@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
@@ -98,9 +99,25 @@ def silu(x):
 
 TILE = 1024
 """Elements of a state that one program carries in registers, by WARPS warps: the fastest of
-sixteen pairs for decoding on an H200, and within 4 % of the fastest for Mamba 1."""
+sixteen pairs for decoding many sequences on an H200, but for Mamba 1."""
 
 WARPS = 1
+
+
+class Steps(NamedTuple):
+    """tile and warps of a kernel that steps.
+
+    few: for batches of at most `most` elements of states, which latency bounds and not bandwidth,
+    so that more warps share a tile.
+    """
+
+    most: int
+    few: tuple[int, int]
+    many: tuple[int, int] = (TILE, WARPS)
+
+    def taken(self, elements: int, knobs: Mapping[str, Any]) -> tuple[int, int]:
+        tile, warps = self.few if elements <= self.most else self.many
+        return knobs.get("tile", tile), knobs.get("warps", warps)
 
 
 def tile_rows(rows: int, width: int, least: int = 8, tile: int = TILE) -> int:
@@ -108,8 +125,17 @@ def tile_rows(rows: int, width: int, least: int = 8, tile: int = TILE) -> int:
 
     In the interpreter a program costs the same whatever its size, so it takes many.
     """
-    whole: int = triton.next_power_of_2(rows)
-    return min(whole, 256 if interpreting() else max(tile // width, least))
+    return min(power_of_2(rows), 256 if interpreting() else max(tile // width, least))
+
+
+def power_of_2(count: int) -> int:
+    """The least one that holds `count`, at least 1. Triton's own takes microseconds of a launch."""
+    return 1 << (count - 1).bit_length()
+
+
+def blocks(count: int, size: int) -> int:
+    """How many of this size hold `count`. Triton's own takes microseconds of a launch."""
+    return -(-count // size)
 
 
 def row_arguments(metadata: StateMetadata) -> tuple[Any, ...]:

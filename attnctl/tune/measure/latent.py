@@ -82,7 +82,8 @@ class LatentBatch:
             raise InputError(f"tune: caches of {name} are not laid out for latent attention")
         return normal((self.pages, self.page, self.rank + self.rope), dtype, self.device)
 
-    def _metadata(self, runtime: Any, places: Places) -> Any:
+    def metadata(self, runtime: Any, places: Places) -> Any:
+        """One copy's, as the runtime builds it."""
         return runtime.build_metadata(
             places.starts,
             places.seq_lens,
@@ -93,7 +94,7 @@ class LatentBatch:
         )
 
     def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
-        metadata = self._metadata(runtime, self.places[copy])
+        metadata = self.metadata(runtime, self.places[copy])
 
         def absorbed() -> Any:
             return runtime.forward(self.query, self.cache, metadata, self.params, out)
@@ -135,7 +136,7 @@ class SparseBatch(LatentBatch):
         return packed.repeat(-(-self.pages // 8), 1, 1)[: self.pages].to(self.device)
 
     def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
-        metadata, slots = self._metadata(runtime, self.places[copy]), self.slots[copy]
+        metadata, slots = self.metadata(runtime, self.places[copy]), self.slots[copy]
 
         def call() -> Any:
             return runtime.forward(self.query, self.cache, metadata, slots, self.params, out)

@@ -17,13 +17,16 @@ CHECKED_ROWS = 16
 class Lengths(msgspec.Struct, frozen=True, kw_only=True):
     """Of each sequence. copies: batches with pages of their own, taken in turns.
 
-    whole: every row is checked, else the last rows of the first and the last sequence.
+    whole: every row is checked, else the last rows of the first and the last sequence. thin: all
+    tokens lie in one page, so that a batch of any length takes next to no memory: to be compiled
+    for, and neither judged nor timed.
     """
 
     queries: tuple[int, ...]
     contexts: tuple[int, ...]
     copies: int = 1
     whole: bool = False
+    thin: bool = False
 
     @classmethod
     def of(cls, work: Work, copies: int) -> Lengths:
@@ -64,19 +67,21 @@ def lay_out(lengths: Lengths, page: int, device: torch.device) -> tuple[list[Pla
     total = sum(counts)
     # as wide as a multiple of 16, as engines have it: Triton compiles other kernels elsewhere
     most = -(-max([1, *counts]) // 16) * 16
-    order = torch.randperm(total * lengths.copies + 1, generator=generator).to(torch.int32)
+    order = torch.randperm(0 if lengths.thin else total * lengths.copies + 1, generator=generator)
+    if not lengths.thin:
+        row = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        column = torch.cat([torch.arange(count) for count in counts])
     starts = torch.tensor([0, *lengths.queries]).cumsum(0).to(torch.int32)
     lens = torch.tensor(lengths.contexts, dtype=torch.int32)
-    row = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    column = torch.cat([torch.arange(count) for count in counts])
     copies = []
     for copy in range(lengths.copies):
         table = torch.zeros(len(counts), most, dtype=torch.int32)
-        table[row, column] = order[copy * total : (copy + 1) * total]
+        if not lengths.thin:
+            table[row, column] = order[copy * total : (copy + 1) * total].to(torch.int32)
         slots = _new_slots(lengths, table, page)
         moved = (tensor.to(device) for tensor in (table, slots, starts, lens))
         copies.append(Places(*moved))
-    return copies, int(order.shape[0])
+    return copies, 1 if lengths.thin else int(order.shape[0])
 
 
 def _new_slots(lengths: Lengths, table: Tensor, page: int) -> Tensor:

@@ -14,7 +14,7 @@ from attnctl.layer import Layer
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_inputs import KV_SCALES
 from attnctl.ops.paged_trial import STORAGE
-from attnctl.tune.measure.lengths import Lengths, fill, lay_out, normal, sub_batch
+from attnctl.tune.measure.lengths import Lengths, Places, fill, lay_out, normal, sub_batch
 from attnctl.tune.settings import Work
 
 
@@ -61,9 +61,9 @@ class PagedBatch:
         rows = self.lengths.checked_rows(self.places[0].starts.tolist()).to(self.device)
         return compare(out[rows], exact, same)
 
-    def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
-        places = self.places[copy]
-        metadata = runtime.build_metadata(
+    def metadata(self, runtime: Any, places: Places) -> Any:
+        """One copy's, as the runtime builds it."""
+        return runtime.build_metadata(
             places.starts,
             places.seq_lens,
             places.table,
@@ -71,6 +71,9 @@ class PagedBatch:
             max_query_len=max(self.lengths.queries),
             max_seq_len=max(self.lengths.contexts),
         )
+
+    def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
+        metadata = self.metadata(runtime, self.places[copy])
 
         def call() -> Any:
             return runtime.forward(self.query, self.cache, metadata, self.params, out)

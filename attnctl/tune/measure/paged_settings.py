@@ -55,6 +55,20 @@ CUTS: tuple[Changes, ...] = (
     {"min_programs": ALWAYS, "segments": 64, "fill": 4, "least_keys": 64},
 )
 
+# what of all this was fastest at one decode point or another of an H200, first of all
+_SMALL = {"decode.keys": 64, "decode.warps": 4, "decode.stages": 3}
+_NARROW = {"decode.keys": 32, "decode.warps": 2, "decode.stages": 3}
+_WIDE = {"decode.keys": 128, "decode.warps": 8, "decode.stages": 3}
+_THIN = {"decode.keys": 32, "decode.warps": 4, "decode.stages": 3}
+_WHOLE: Changes = {"min_programs": 0}
+_FULL: Changes = {"min_programs": ALWAYS, "segments": 64, "fill": 4}
+_FINE: Changes = {**_FULL, "least_keys": 64}
+FASTEST: tuple[Changes, ...] = (
+    *(_SMALL, {**_SMALL, **_WHOLE}, _NARROW, {**_WIDE, **_WHOLE}, {**_NARROW, "decode.warps": 1}),
+    *(_THIN, {**_SMALL, **_FINE}, {**_NARROW, **_FULL}, _WHOLE, _FINE, {**_NARROW, **_WHOLE}),
+    *({**_THIN, **_FINE}, {**_THIN, **_WHOLE}, {**_THIN, **_FULL}),
+)
+
 LIKELY = 7
 """Tiles of decode that are tried with every cut, and with a large block of the cache."""
 
@@ -107,6 +121,8 @@ def shape_of(work: Work, page: int) -> Shape:
 def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Changes]]:
     """Block sizes and changes of knobs, the likely ones first."""
     yield work.page, {}
+    # Hopper's own kernel has tiles of its own
+    portable = {"groups": False} if base.groups else {}
     pages = [work.page]
     if work.layer.block_size is None and LARGE_BLOCK % multiple == 0 and work.page < LARGE_BLOCK:
         pages.append(LARGE_BLOCK)
@@ -114,9 +130,9 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
         yield page, {}
         if work.query <= base.split_queries:
             yield from ((page, changes) for changes in _decode_changes(page != work.page))
-            yield from ((page, changes) for changes in _as_prefill(work))
+            yield from ((page, portable | changes) for changes in _as_prefill(work))
         else:
-            yield from ((page, changes) for changes in _prefill_changes(work, page))
+            yield from ((page, portable | changes) for changes in _prefill_changes(work, page))
             yield from ((page, changes) for changes in _as_decode(work))
 
 
@@ -126,6 +142,7 @@ def _decode_changes(few: bool) -> Iterator[Changes]:
         _tile("decode", keys=keys, warps=warps, stages=stages)
         for keys, warps, stages in DECODE_TILES
     ]
+    yield from FASTEST
     yield from CUTS
     yield from tiles
     for cut in CUTS[1 : 4 if few else None]:

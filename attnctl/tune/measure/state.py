@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnctl.cache import channels_of
 from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.exits import InputError
 from attnctl.layer import Layer
@@ -169,7 +170,7 @@ def _widths(state: State, layer: Layer) -> dict[str, Value]:
             "gate": True,
         }
     if layer.op == "mamba1":
-        return {"channels": share(state.inner), "state_size": state.state_size}
+        return {"channels": share(channels_of(state)), "state_size": state.state_size}
     if layer.op == "mamba2":
         return {
             "heads": share(state.num_heads),
@@ -178,5 +179,5 @@ def _widths(state: State, layer: Layer) -> dict[str, Value]:
             "state_size": state.state_size,
         }
     if layer.op == "short_conv":
-        return {"channels": share(state.inner), "width": state.conv_kernel}
+        return {"channels": share(channels_of(state)), "width": state.conv_kernel}
     return {"heads": share(state.num_heads), "head_dim": state.head_dim}

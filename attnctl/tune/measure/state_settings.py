@@ -68,8 +68,9 @@ def _decayed() -> Iterator[Knobs]:
 
 
 def _short_conv() -> Iterator[Knobs]:
-    for part, warps, tokens in product((64, 128, 256, 512), (1, 2, 4), (8, 16, 32, 64)):
-        yield {"chunks.part": part, "chunks.warps": warps, "chunks.tokens": tokens}
+    for part, warps, tokens in product((128, 256, 512, 1024), (1, 2, 4, 8), (8, 16, 32, 64)):
+        if 32 <= part // warps <= 256:
+            yield {"chunks.part": part, "chunks.warps": warps, "chunks.tokens": tokens}
 
 
 _LONG = {

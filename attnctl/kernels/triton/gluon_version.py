@@ -1,0 +1,13 @@
+"""Whether the installed Triton compiles the kernels that are written in Gluon."""
+
+from __future__ import annotations
+
+import triton
+
+VERSIONS = (3, 6), (3, 9)
+"""The first and the last Triton whose Gluon compiles them; its names change."""
+
+
+def known_triton() -> bool:
+    version = tuple(map(int, triton.__version__.split(".")[:2]))
+    return VERSIONS[0] <= version <= VERSIONS[1]

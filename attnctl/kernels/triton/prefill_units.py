@@ -1,0 +1,73 @@
+"""The units of Hopper's prefill kernel: 128 query rows of one head, handed out one after the other.
+
+There is room for every way that T tokens can fall into B sequences: T / 128 + B tiles a head, some
+of which are empty. Units run by groups of heads whose keys fit the L2 side by side, and within a
+group backwards: with a causal mask the longest start first.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+
+TILE = gl.constexpr(128)
+"""Query rows of a unit and keys of a tile."""
+
+
+@gluon.jit
+def place_of(
+    unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE: gl.constexpr
+):
+    """Where a unit lies: head, first row of its sequence, that one's begin, queries and keys.
+
+    A unit behind the last stands for that one. Last but one: the first key's row, or with pages
+    the sequence, of which KEY_STARTS holds the length.
+    """
+    unit = gl.minimum(unit, total - 1)
+    group = unit // (tiles_a_head * together)
+    rest = unit - group * tiles_a_head * together
+    head = group * together + rest % together
+    tile = tiles_a_head - 1 - rest // together
+    low = 0
+    high = sequences
+    while low < high:
+        middle = (low + high) // 2
+        if gl.load(STARTS + middle) // TILE + middle <= tile:
+            low = middle + 1
+        else:
+            high = middle
+    sequence = low - 1
+    first = gl.load(STARTS + sequence)
+    queries = gl.load(STARTS + sequence + 1) - first
+    begin = (tile - first // TILE - sequence) * TILE
+    if PAGE > 0:
+        key_first = sequence
+        length = gl.load(KEY_STARTS + sequence)
+    else:
+        key_first = gl.load(KEY_STARTS + sequence)
+        length = gl.load(KEY_STARTS + sequence + 1) - key_first
+    return head, begin, first, queries, key_first, length
+
+
+@gluon.jit
+def tiles_of(begin, queries, length, CAUSAL: gl.constexpr):
+    """A unit's tiles of keys, at least one, how many every row sees, and the first row's position.
+
+    A row without keys still needs its zeros, so that there is a tile, all of it masked.
+    """
+    position = length - queries + begin
+    hi = length
+    whole = length // TILE
+    if CAUSAL:
+        hi = gl.minimum(length, position + TILE)
+        whole = gl.minimum(whole, gl.maximum(position + 1, 0) // TILE)
+    return gl.maximum(gl.cdiv(hi, TILE), 1), whole, position
+
+
+@gluon.jit
+def read_unit(units, announced, done):
+    """The unit after `done` others, when the copying warp has announced it."""
+    everywhere: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    mbarrier.wait(announced.index(done % 2), done // 2 & 1)
+    return gl.max(units.index(done % 2).load(everywhere), 0)

@@ -1,0 +1,90 @@
+"""Inputs that fuzzing found, each made small: what once gave a traceback, or took for ever."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.running import LLAMA, run
+
+FUNNEL = {"model_type": "funnel", "d_head": 16, "n_head": 4, "d_model": 64}
+SWIN = {"model_type": "swin", "depths": [2, 2, 2], "num_heads": [2, 4, 8], "embed_dim": 32}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (SWIN | {"embed_dim_multiplier": 1e17}, "embed_dim_multiplier is 1e+17; what grows to a w"),
+        (
+            SWIN | {"embed_dim_multiplier": -1},
+            "embed_dim_multiplier is -1.0; what grows",
+        ),
+        (
+            SWIN | {"depths": [1] * 2000, "num_heads": [2] * 2000},
+            "embed_dim is 32; what grows to a width from 0 to 2147483648 in 2000 stages",
+        ),
+        (
+            FUNNEL | {"block_sizes": [2**31]},
+            " layers in all; at most 10000 are read",
+        ),
+        (FUNNEL | {"block_sizes": [9999, 9]}, "10010 layers in all; at most 10000 are read"),
+        (
+            {"model_type": "videoprism_vision_model", "hidden_size": 64, "num_attention_heads": 4}
+            | {"num_spatial_layers": 9000, "num_temporal_layers": 9000},
+            "18000 layers in all; at most 10000 are read",
+        ),
+        (
+            {"model_type": "perceiver", "d_latents": 64, "num_self_attention_heads": 4}
+            | {
+                "num_cross_attention_heads": 4,
+                "num_self_attends_per_block": 9000,
+                "num_blocks": 9000,
+            },
+            "81000000 layers in all; at most 10000 are read",
+        ),
+        (
+            {"model_type": "gpt_neo", "hidden_size": 64, "num_heads": 4, "num_layers": 24}
+            | {"attention_types": [[["global"] * 9000, 9000]]},
+            "attention_types[0] is a list of 2 entries; what makes at most 10000 layers",
+        ),
+    ],
+)
+def test_a_config_is_refused_in_one_sentence(
+    tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
+    """The key path, its value and what is wanted."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    found = run("select", "--model", str(path), "--machine", "h200")
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("ranks", ["65537", "99999999", "9" * 30])
+def test_more_ranks_than_there_can_be_are_refused_at_once(ranks: str) -> None:
+    """No divisor is looked for among so many."""
+    begin = time.process_time()
+    found = run("select", "--model", LLAMA, "--machine", "h200", "--tp", ranks)
+    assert time.process_time() - begin < 5
+    assert (found.code, found.out) == (2, "")
+    assert found.err == f"attnctl: --tp {ranks}: must be at most 65536\n"
+
+
+@pytest.mark.parametrize("words", [("show",), ("validate",)])
+def test_a_name_of_four_hundred_letters_is_no_profile(words: tuple[str, ...]) -> None:
+    """The file system has a sentence of its own for it, which nobody needs."""
+    found = run("profile", *words, "9" * 400)
+    assert (found.code, found.out) == (2, "")
+    assert "of that name" in found.err
+
+
+def test_as_many_ranks_as_there_can_be_are_answered() -> None:
+    """With the most that would fit."""
+    found = run("select", "--model", LLAMA, "--machine", "h200", "--tp", "65536")
+    assert found.code == 1
+    assert "--tp 32" in found.out
