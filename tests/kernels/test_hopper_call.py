@@ -87,3 +87,45 @@ def test_no_segment_is_without_a_tile_and_each_launch_of_several_is_joined() -> 
     assert found[1].constants["SEGMENTS"] == segments
     found = decode_launches(query, cache, batch(2, 64), params, out, None, HOPPER)
     assert [launch.grid for launch in found] == [(4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "heads", "form", "resident"),
+    [
+        # both parts of a token's heads read the same rows
+        (16, 128, "dense", True),
+        (16, 65, "dense", True),
+        # rows come from memory once: nothing but their copies counts
+        (128, 16, "dense", False),
+        (128, 64, "dense", False),
+        (64, 128, "sparse", True),
+        (64, 16, "sparse", True),
+        # unpacking takes the registers
+        (1024, 128, "packed", False),
+    ],
+)
+def test_the_query_stays_in_registers_where_the_matrix_unit_is_what_counts(
+    tokens: int, heads: int, form: str, resident: bool
+) -> None:
+    """And then the sums let the next tile's logits go first."""
+    params = Latent(scale=0.1, kv_lora_rank=512)
+    query, out = tensor(tokens, heads, 576), tensor(tokens, heads, 512)
+    if form == "dense":
+        cache = tensor(999, 64, 576)
+        found = decode_launches(query, cache, batch(tokens, 8192), params, out, None, HOPPER)
+    else:
+        packed = form == "packed"
+        cache = tensor(999, 64, 656, dtype=torch.uint8) if packed else tensor(999, 64, 576)
+        slots = tensor(tokens, 2048, dtype=torch.int32)
+        found = sparse_launches(query, cache, slots, batch(tokens, 8192), params, out, None, HOPPER)
+    assert found[0].constants["RESIDENT"] is resident
+
+
+def test_the_reduce_pass_is_launched_early_behind_the_hopper_kernel_alone() -> None:
+    """It waits for the end of the kernel before it; the portable kernels' reduce pass does not."""
+    params = Latent(scale=0.1, kv_lora_rank=512)
+    query, cache, out = tensor(2, 128, 576), tensor(999, 64, 576), tensor(2, 128, 512)
+    for device, early in ((HOPPER, True), (Device("sm_100", 148, 232448), False)):
+        found = decode_launches(query, cache, batch(2, 8192), params, out, None, device)
+        assert found[1].constants["AWAIT"] is early
+        assert ("launch_pdl" in found[1].constants) is early

@@ -10,7 +10,6 @@ from torch import Tensor
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.latent_launch import (
     LOG2E,
-    Partial,
     lse_strides,
     partial_for,
     power,
@@ -121,12 +120,12 @@ def hopper_launches(
         busy = min(programs, sequences * -(-metadata.max_query_len // packed))
     if segments is None:
         segments = segments_for(gpu, busy, keys, tokens * heads, rank, segment_tiles)
+    # where rows come from memory once, what counts is that a tile's parts are read together
+    resident = cache.dtype is not torch.uint8 and (heads > HEADS or slots is not None)
+    starts = metadata.query_start_loc
     partial = partial_for(out, segments)
     rows = metadata.block_table if slots is None else slots
-    starts = metadata.query_start_loc
-    ropes: Tensor = cache
-    stored: Tensor | None = None
-    scales: Tensor | None = None
+    ropes, stored, scales = cache, None, None
     if cache.dtype is torch.uint8:
         end = rank + 4 * (rank // GROUP)
         ropes, stored = cache[..., end:].view(torch.bfloat16), cache
@@ -139,6 +138,7 @@ def hopper_launches(
         "SPLIT": segments > 1,
         "L": rank,
         "R": width - rank,
+        "RESIDENT": resident,
         "num_warps": 8,
     }
     arguments = (
@@ -151,7 +151,8 @@ def hopper_launches(
         lse,
         starts,
         None if slots is not None else metadata.seq_lens,
-        *_parts(partial),
+        partial.part,
+        partial.lse,
         *(_boxes(cache, rank) if boxes and slots is None else (None, None)),
         *query.stride()[:2],
         *ropes.stride()[:2],
@@ -167,11 +168,9 @@ def hopper_launches(
         1,
     )
     found = [Launch(mla_hopper_kernel, (programs, segments), arguments, constants)]
-    return found if segments == 1 else [*found, reduce_launch(partial, out, lse, starts)]
-
-
-def _parts(partial: Partial) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    return partial.part, partial.lse
+    if segments > 1:
+        found.append(reduce_launch(partial, out, lse, starts, early=True))
+    return found
 
 
 def _boxes(cache: Tensor, rank: int) -> tuple[Any, Any]:

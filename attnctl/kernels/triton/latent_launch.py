@@ -129,9 +129,16 @@ def lse_strides(lse: Tensor | None) -> tuple[int, int]:
     return (0, 0) if lse is None else (lse.stride(0), lse.stride(1))
 
 
-def reduce_launch(partial: Partial, out: Tensor, lse: Tensor | None, starts: Tensor) -> Launch:
-    """The pass that joins segments."""
-    from attnctl.kernels.triton.latent_tile import reduce_kernel
+def reduce_launch(
+    partial: Partial,
+    out: Tensor,
+    lse: Tensor | None,
+    starts: Tensor,
+    *,
+    early: bool = False,
+) -> Launch:
+    """The pass that joins segments. early: its kernel waits for the end of the one before it."""
+    from attnctl.kernels.triton.latent_reduce import reduce_kernel
 
     tokens, heads, width = out.shape
     # many segments are few programs' work: fewer columns each, so that more of them run
@@ -156,6 +163,8 @@ def reduce_launch(partial: Partial, out: Tensor, lse: Tensor | None, starts: Ten
             "COLUMNS": columns,
             "SEGMENTS": partial.segments,
             "SEGMENTS_BLOCK": power(partial.segments, 1),
+            "AWAIT": early,
             "num_warps": 4,
+            **({"launch_pdl": True} if early else {}),
         },
     )
