@@ -25,3 +25,4 @@ MORE = (
     f"paged({_DECODE},head_size=64,window=128,sinks=true)",
     f"paged({_PREFILL},head_size=256,window=4096,softcap=50.0)",
 )
+SPILLS = {"gfx11": 1536, "gfx12": 1152}

@@ -8,6 +8,9 @@ from itertools import product
 from attnctl.kernels.state_knobs import STEPS
 from attnctl.tune.settings import Knobs, Limits, Setting, Work
 
+SMALL = 64 << 10
+"""Bytes of shared memory of AMD's blocks up to gfx942."""
+
 TILES = (256, 512, 1024, 2048, 4096, 8192)
 WARPS = (1, 2, 4, 8)
 DECAYED = (
@@ -30,9 +33,18 @@ def state_settings(
         return (*found, *(Setting(knobs=knobs) for knobs in _steps()))
     for knobs in _LONG[op]():
         setting = Setting(knobs=knobs)
-        if setting not in found:
+        if setting not in found and _loads(op, knobs, limits):
             found.append(setting)
     return (*found, *(Setting(knobs=knobs, kernel=STEPS) for knobs in _steps()))
+
+
+def _loads(op: str, knobs: Knobs, limits: Limits) -> bool:
+    """Whether a block's shared memory holds what stages load ahead.
+
+    Of widths of 128 the walk of gdn takes 68 KiB with 64 rows in three stages, 84 KiB with 128.
+    """
+    rows, stages = int(knobs.get("chunks.rows", 0)), int(knobs.get("chunks.stages", 1))
+    return op != "gdn" or rows < 64 or stages < 3 or limits.shared_memory_bytes > SMALL
 
 
 def _steps() -> Iterator[Knobs]:
