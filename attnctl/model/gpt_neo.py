@@ -41,4 +41,6 @@ def _repeated(text: Keys, pair: Value[Any]) -> list[str]:
     times = entry[1] if shaped else None
     if isinstance(times, bool) or not isinstance(times, int) or not 0 <= times <= LAYER_LIMIT:
         raise text.wrong(pair, "a pair of a list of names and a number of repeats")
+    if len(entry[0]) * times > LAYER_LIMIT:
+        raise text.wrong(pair, f"what makes at most {LAYER_LIMIT} layers")
     return [canonical(text, Value(name, pair.source)) for name in entry[0]] * times

@@ -9,7 +9,16 @@ import msgspec
 
 from attnctl.model.keys import LAYER_LIMIT, Keys, Value, sources
 from attnctl.model.nesting import Config
-from attnctl.model.shape import GENERIC, Names, Shape, checked, complete, group_of, read_shape
+from attnctl.model.shape import (
+    GENERIC,
+    Names,
+    Shape,
+    bounded,
+    checked,
+    complete,
+    group_of,
+    read_shape,
+)
 from attnctl.model.spec import LayerGroup
 
 Groups = tuple[LayerGroup, ...]
@@ -57,7 +66,7 @@ def perceiver(keys: Keys) -> Groups:
     cross = sized(
         blocks, across, width or (keys.count("d_model") if takes_input else None) or latents
     )
-    repeated = msgspec.structs.replace(shape, layers=layers.value * blocks.value)
+    repeated = bounded(msgspec.structs.replace(shape, layers=layers.value * blocks.value), keys)
     return group_of(repeated), group_of(cross, "cross")
 
 
@@ -164,7 +173,8 @@ def mllama_vision(keys: Keys) -> Groups:
     shape = complete(keys)
     globals_ = need(keys, "global layers", "num_global_layers").value
     total = (shape.layers or 0) + globals_
-    return (group_of(msgspec.structs.replace(shape, layers=total), notes={"global": globals_}),)
+    whole = bounded(msgspec.structs.replace(shape, layers=total), keys)
+    return (group_of(whole, notes={"global": globals_}),)
 
 
 def fastspeech2(keys: Keys) -> Groups:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from attnctl.model.keys import LAYER_LIMIT, Keys, Value, sources
+from attnctl.exits import InputError
+from attnctl.model.keys import LAYER_LIMIT, Keys, Value, shorten, sources
 from attnctl.model.spec import Kind, LayerGroup
 
 
@@ -130,6 +131,16 @@ def checked(shape: Shape, keys: Keys, names: Names = GENERIC) -> Shape:
     for what, value, spellings in wanted:
         if not value:
             raise keys.missing(what, *spellings[:4])
+    return bounded(shape, keys)
+
+
+def bounded(shape: Shape, keys: Keys) -> Shape:
+    """`shape` if its layers are so many as are read: where they are a sum, each part was."""
+    if (shape.layers or 0) > LAYER_LIMIT:
+        shown = shorten(shape.layers)
+        raise InputError(
+            f"{keys.ledger.file}: {shown} layers in all; at most {LAYER_LIMIT} are read"
+        )
     return shape
 
 

@@ -19,7 +19,7 @@ from tests.fuzz.lines import Line
 from tests.fuzz.run import broken_rules, kept_commands
 
 WRONG: tuple[Any, ...] = (None, "x", -1.5, [], {"x": 1})
-MOST = 1500
+MOST = 600
 """Answers of one document: of a longer one every other place is asked about, or every third."""
 
 

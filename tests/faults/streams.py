@@ -82,9 +82,6 @@ STREAMS: tuple[Row, ...] = (
     streams("standard input closed", PIPED, "<&-", "standard input is closed; pipe a config.json"),
     streams("standard input empty", PIPED, "</dev/null", "standard input is not JSON: "),
     streams("standard input endless", PIPED, "</dev/zero", "standard input is larger than 16 MiB"),
-    streams(
-        "standard input that is a folder", PIPED, "</", "standard input cannot be read: Is a d"
-    ),
     streams("standard error closed beside a fault", BAD, "2>&-", ""),
     streams("standard error full beside a fault", BAD, "2>/dev/full", ""),
     streams("standard error closed beside an answer", SELECT, "2>&-", PICKED, 0),

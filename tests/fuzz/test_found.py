@@ -11,6 +11,7 @@ import pytest
 
 from tests.commands.running import LLAMA, run
 
+FUNNEL = {"model_type": "funnel", "d_head": 16, "n_head": 4, "d_model": 64}
 SWIN = {"model_type": "swin", "depths": [2, 2, 2], "num_heads": [2, 4, 8], "embed_dim": 32}
 
 
@@ -25,6 +26,30 @@ SWIN = {"model_type": "swin", "depths": [2, 2, 2], "num_heads": [2, 4, 8], "embe
         (
             SWIN | {"depths": [1] * 2000, "num_heads": [2] * 2000},
             "embed_dim is 32; what grows to a width from 0 to 2147483648 in 2000 stages",
+        ),
+        (
+            FUNNEL | {"block_sizes": [2**31]},
+            " layers in all; at most 10000 are read",
+        ),
+        (FUNNEL | {"block_sizes": [9999, 9]}, "10010 layers in all; at most 10000 are read"),
+        (
+            {"model_type": "videoprism_vision_model", "hidden_size": 64, "num_attention_heads": 4}
+            | {"num_spatial_layers": 9000, "num_temporal_layers": 9000},
+            "18000 layers in all; at most 10000 are read",
+        ),
+        (
+            {"model_type": "perceiver", "d_latents": 64, "num_self_attention_heads": 4}
+            | {
+                "num_cross_attention_heads": 4,
+                "num_self_attends_per_block": 9000,
+                "num_blocks": 9000,
+            },
+            "81000000 layers in all; at most 10000 are read",
+        ),
+        (
+            {"model_type": "gpt_neo", "hidden_size": 64, "num_heads": 4, "num_layers": 24}
+            | {"attention_types": [[["global"] * 9000, 9000]]},
+            "attention_types[0] is a list of 2 entries; what makes at most 10000 layers",
         ),
     ],
 )
