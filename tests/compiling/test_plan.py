@@ -142,7 +142,9 @@ def test_all_may_stand_in_a_list(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "arch", "most"),
     [
-        ("TRITON_ATTN", "gfx1100", 512),
+        ("TRITON_ATTN", "gfx1100", 1536),
+        ("TRITON_ATTN", "gfx1201", 1152),
+        ("TRITON_ATTN", "gfx942", 512),
         ("TRITON_MLA", "gfx1100", 1792),
         ("TRITON_MLA", "sm_90", 512),
     ],
