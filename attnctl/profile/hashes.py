@@ -1,8 +1,9 @@
 """A hash of the kernel sources that each backend runs, from their text: nothing of it is imported.
 
-A backend's sources are its folder, less the declaration, and what of attnctl.kernels those files
-name, and so on: an edit of a shared kernel changes the hash of every backend that runs it. The
-operations' specifications are no kernels, and an installed package is told by its version.
+A backend's sources are its folder, less its declarations (what it takes, and what smoke compiles of
+it), and what of attnctl.kernels those files name, and so on: an edit of a shared kernel changes the
+hash of every backend that runs it. The operations' specifications are no kernels, and an installed
+package is told by its version.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ LENGTH = 16
 """Hexadecimal digits that are kept: 64 bits tell one state of a source from another."""
 
 _NAMED = re.compile(r"attnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?")
+_DECLARED = ("__init__.py", "compiled.py")
+"""What a backend says of its kernels, in files that no batch runs."""
+
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
 
@@ -131,7 +135,7 @@ def _own_files(backend: Backend) -> Iterator[Path]:
 
 
 def _folder_files(module: str) -> Iterator[Path]:
-    """The sources of a backend's own folder, less its declaration; of a lone module, the module."""
+    """The sources of a backend's own folder, less its declarations; of a lone module, the module."""
     declared = getattr(sys.modules.get(module), "__file__", None)
     if declared is None:
         return
@@ -140,7 +144,7 @@ def _folder_files(module: str) -> Iterator[Path]:
         yield path
         return
     for entry in sorted(path.parent.iterdir()):
-        if entry.suffix in _SUFFIXES and entry.name != "__init__.py":
+        if entry.suffix in _SUFFIXES and entry.name not in _DECLARED:
             yield entry
 
 

@@ -103,3 +103,12 @@ def test_hashing_imports_no_kernel() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ran.stdout.strip() == "[]", ran.stderr
+
+
+def test_what_a_backend_only_declares_is_no_kernel() -> None:
+    """Nothing that it takes, nor what smoke compiles of it, is a source that a batch runs."""
+    backend = next(one for one in load().backends if one.name == "TRITON_ATTN")
+    files = KernelHashes().files(backend)
+    own = {path.name for path in files if path.parent.name == "triton_attn"}
+    assert own == {"kernel.py"}
+    assert {"decode.py", "prefill.py"} <= {path.name for path in files}
