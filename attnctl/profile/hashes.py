@@ -135,7 +135,7 @@ def _own_files(backend: Backend) -> Iterator[Path]:
 
 
 def _folder_files(module: str) -> Iterator[Path]:
-    """The sources of a backend's own folder, less its declarations; of a lone module, the module."""
+    """The sources of a backend's own folder, less its declarations; of a lone module, itself."""
     declared = getattr(sys.modules.get(module), "__file__", None)
     if declared is None:
         return
