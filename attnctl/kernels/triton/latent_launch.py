@@ -71,6 +71,8 @@ def latent_tiles(
     widened from packed FP8 rows, which takes registers too.
     """
     row = (power(rank) + (power(rope) if rope else 0)) * item_bytes
+    # float32 queries are cut into columns, which goes through shared memory once more
+    cut = power(rank) * item_bytes if item_bytes > 2 else 0
     rows = min(power(heads), 64 if item_bytes <= 2 else 16)
     keys, stages, warps = 32, 2, 0
     if device.shared_memory_bytes <= SMALL_BLOCK_BYTES:
@@ -84,7 +86,8 @@ def latent_tiles(
         keys = 16
     while True:
         weights = rows * keys * item_bytes
-        if (rows + stages * keys) * row + weights <= device.shared_memory_bytes:
+        needed = (rows + stages * keys) * row + weights + rows * cut
+        if needed <= device.shared_memory_bytes:
             warps = warps or (8 if rows * power(rank) >= 64 * 256 else 4)
             return Tiles(rows, keys, warps, stages)
         if stages > 1:
@@ -95,7 +98,7 @@ def latent_tiles(
             keys //= 2
         else:
             raise ValueError(
-                f"{device.arch}: rows of {rank} + {rope} need {32 * row} bytes of shared memory, "
+                f"{device.arch}: rows of {rank} + {rope} need {needed} bytes of shared memory, "
                 f"a block has {device.shared_memory_bytes}"
             )
 
