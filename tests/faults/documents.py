@@ -131,7 +131,7 @@ DOCUMENTS: tuple[Row, ...] = (
         "is given twice, in line 8 and in line 9: the last one counts",
         0,
     ),
-    of_kind(0, "a config with a byte-order mark", "{", "\ufeff{", "h200: FLASH_ATTN", 0),
+    of_kind(0, "a config with a byte-order mark", "{", "\ufeff{", "LlamaForCausalLM, 32 layers", 0),
     of_kind(0, "a config in Latin-1", "", "", "", 0)._replace(
         given=(file("x.json", CONFIG.replace("llama", "ll\xe4ma").encode("latin-1")),),
         says="is not UTF-8 text (byte ",

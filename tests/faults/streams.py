@@ -9,8 +9,8 @@ import subprocess
 from tests.faults.documents import CONFIG
 from tests.faults.row import Ended, Place, Row, environ, file, shell
 
-SELECT = "select --model {root}/examples/llama-3.1-8b.json --machine h200"
-PIPED = "select --model - --machine h200"
+SELECT = "select --model {root}/examples/llama-3.1-8b.json --machine h200 --profile none"
+PIPED = "select --model - --machine h200 --profile none"
 BAD = f"{SELECT} --tp 0"
 PICKED = "h200: FLASH_ATTN"
 PLAIN_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -99,14 +99,14 @@ STREAMS: tuple[Row, ...] = (
     around("streams of an encoding that nobody knows", {"PYTHONIOENCODING": ":replace"}),
     Row(
         "the locale C, and a path that it cannot show",
-        "select --model {here}/m\u00e4.json --machine h200",
+        "select --model {here}/m\u00e4.json --machine h200 --profile none",
         PICKED,
         0,
         (environ({**PLAIN_C}), file("m\u00e4.json", CONFIG)),
     ),
     Row(
         "Latin-1 on the streams, and a type of model that it lacks",
-        "select --model {here}/x.json --machine h200",
+        "select --model {here}/x.json --machine h200 --profile none",
         PICKED,
         0,
         (LATIN, file("x.json", CONFIG.replace('"llama"', '"l\u6a21"'))),
