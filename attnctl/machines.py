@@ -6,9 +6,11 @@ Loading one machine reads one file; listing the names reads none.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -134,7 +136,26 @@ def _decode(data: bytes, where: str) -> Machine:
             f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
         ) from None
     refuse_repeated(data, where)
+    _refuse_huge(data, machine, where)
     return machine
+
+
+def _refuse_huge(data: bytes, machine: Machine, where: str) -> None:
+    """InputError where a number is beyond 64 bits; most files have no run of so many digits."""
+    if re.search(rb"[0-9]{19}", data) is None:
+        return
+    left: list[tuple[str, Any]] = [("", msgspec.to_builtins(machine))]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise InputError(
+                f"{where}: {path}: a number of more than 64 bits: correct it, or write the file "
+                "again with `attnctl probe --save FILE`"
+            )
+        if isinstance(value, dict):
+            left += [(f"{path}.{key}".lstrip("."), one) for key, one in value.items()]
+        elif isinstance(value, list | tuple):
+            left += [(f"{path}[{place}]", one) for place, one in enumerate(value)]
 
 
 def _check_schema(schema: str, where: str) -> None:

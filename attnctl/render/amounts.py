@@ -12,6 +12,8 @@ def bytes_text(count: int | None) -> str:
     """ "139.8 GiB", "32 KiB", "512 bytes"; "?" where the number is not known."""
     if count is None:
         return "?"
+    if count.bit_length() > 80:
+        return "more than 1024 ZiB"  # a broken driver's, or a damaged file's
     amount, unit = float(count), 0
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1

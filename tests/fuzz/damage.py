@@ -19,6 +19,9 @@ NUMBERS = (
     *(2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30, 10**400),
     *(0.5, -0.0, 1e-320, 1e308, float("inf"), float("-inf"), float("nan"), 8.0, 1.0000001),
 )
+LARGEST_BYTES = 2**22
+"""Of the text of a value that is repeated."""
+
 Place = tuple[Any, Any]  # a container and a key or index in it
 
 
@@ -137,7 +140,10 @@ def _lengthen(chance: random.Random, places: list[Place], *_: Any) -> None:
     where, key = chance.choice(places)
     value = where[key]
     if isinstance(value, list | str) and value:
-        where[key] = value * (chance.choice((2, 50, 20_000)) // len(value) + 1)
+        times = chance.choice((2, 50, 20_000)) // len(value) + 1
+        # lists of lists would grow by every change, and through what they share in many places
+        longer = value * max(1, min(times, LARGEST_BYTES // len(json.dumps(value))))
+        where[key] = longer if isinstance(value, str) else [copy.deepcopy(one) for one in longer]
     else:
         for _ in range(chance.choice((3, 60, 400))):
             value = [value] if chance.random() < 0.5 else {"text_config": value}

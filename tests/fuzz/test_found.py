@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from attnctl.render.amounts import bytes_text
 from tests.commands.running import LLAMA, run
 
+ROOT = Path(__file__).parent.parent.parent
 FUNNEL = {"model_type": "funnel", "d_head": 16, "n_head": 4, "d_model": 64}
 SWIN = {"model_type": "swin", "depths": [2, 2, 2], "num_heads": [2, 4, 8], "embed_dim": 32}
 
@@ -88,3 +90,19 @@ def test_as_many_ranks_as_there_can_be_are_answered() -> None:
     found = run("select", "--model", LLAMA, "--machine", "h200", "--tp", "65536")
     assert found.code == 1
     assert "--tp 32" in found.out
+
+
+def test_a_machine_of_numbers_beyond_64_bits_is_refused_with_the_place(tmp_path: Path) -> None:
+    """Such a number is a damaged file's; no amount is written of it."""
+    machine = json.loads((ROOT / "profiles" / "machines" / "h200.json").read_text())
+    machine["nvidia"]["gpus"][0]["memory"]["total_bytes"] = 10**400
+    (tmp_path / "machine.json").write_text(json.dumps(machine))
+    answer = run("probe", "--machine", str(tmp_path / "machine.json"))
+    assert answer.code == 2
+    assert "nvidia.gpus[0].memory.total_bytes: a number of more than 64 bits" in answer.err
+
+
+def test_an_amount_beyond_any_memory_is_said() -> None:
+    """A driver may say anything."""
+    assert bytes_text(2**80) == "more than 1024 ZiB"
+    assert bytes_text(2**40) == "1 TiB"

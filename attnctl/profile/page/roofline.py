@@ -70,7 +70,7 @@ def bytes_of(shape: Shape, point: Point) -> float:
     tokens = point.batch * point.query
     if shape.state:
         states = sum(prod(sizes) for sizes in shape.state)
-        width = max((sizes[-1] for sizes in shape.state), default=0)
+        width = max((sizes[-1] for sizes in shape.state if sizes), default=0)
         return 2 * point.batch * states * STATE_BYTES + 2 * tokens * width * item
     width, width_v = shape.head_size or 0, shape.head_size_v or shape.head_size or 0
     heads, kv_heads = shape.heads or 1, shape.kv_heads or 1
