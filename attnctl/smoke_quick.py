@@ -13,14 +13,11 @@ import msgspec
 
 from attnctl.ops.case import Case, Value, split_case
 from attnctl.ops.catalog import case_of
+from attnctl.profile.pick import phase_of
 from attnctl.smoke import Plan
 
 Mark = tuple[str, str, str]
 """An operation, an option (or "phase", "lengths") and a kind of value."""
-
-FEW_TOKENS = 8
-"""Query tokens of a sequence up to which a decode is speculative."""
-
 
 EACH = ("phase", "poison")
 """What every backend tries, whoever shares its kernels."""
@@ -131,7 +128,7 @@ def phase(one: Case) -> str:
         return "decode"
     if all(query == context for query, context in live):
         return "prefill"
-    return "speculative" if longest <= FEW_TOKENS else "chunked"
+    return "speculative" if phase_of(longest) == "decode" else "chunked"
 
 
 def _lengths(one: Case, name: str) -> tuple[int, ...]:
