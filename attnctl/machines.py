@@ -77,6 +77,15 @@ def names() -> tuple[str, ...]:
         return ()
 
 
+def these(name: str | None) -> list[Machine]:
+    """This machine for None, every bundled one for "all", else the one of that name or file."""
+    if name is None:
+        from attnctl.probe import probe
+
+        return [probe()]
+    return [load(one) for one in (names() if name == "all" else (name,))]
+
+
 def find(name: str) -> Path | None:
     """The file of a bundled machine, or None.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.commands.running import ROOT, run
-from tests.faults.documents import KINDS
+from tests.faults.kinds import KINDS
 from tests.faults.row import Ended, Place, Row
 from tests.fuzz.damage import places_in
 from tests.fuzz.lines import Line
