@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from attnctl.profile.canonical import encode
+from attnctl.trials import BackendTrials, SmokeReport, Trial
 from tests.commands.running import LLAMA, ROOT
 from tests.faults.row import Given, Row, file, folder, sparse
 from tests.profile.factory import GRID, profile
@@ -15,6 +18,14 @@ MACHINE = (ROOT / "profiles" / "machines" / "h200.json").read_text()
 TAPE = (ROOT / "tests" / "machines" / "nvidia-no-driver.tape.json").read_text()
 PROFILE = encode(profile(grid=GRID[:2])).decode()
 WORKLOAD = '[{"phase": "decode", "batch": 1, "context": 64}]'
+REPORT = msgspec.json.encode(
+    SmokeReport(
+        backends=(
+            BackendTrials("TRITON_ATTN", "sm_90", "compile", (Trial("paged()", "pass", 1.5),)),
+        ),
+        exit_code=0,
+    )
+).decode()
 
 SELECT = "select --model {root}/examples/llama-3.1-8b.json"
 WITH_CONFIG = "select --model {here}/x.json --machine h200"
@@ -60,7 +71,7 @@ KINDS = (
     ),
     Kind(
         "earlier report",
-        "",
+        REPORT,
         "smoke --backend TRITON_ATTN --compile-for sm_90 --list --baseline {here}/x.json",
         " is no report of smoke (",
         "recursion",
@@ -71,19 +82,18 @@ KINDS = (
 def of_every_kind() -> Iterator[Row]:
     """What no document may be, asked of each kind."""
     for kind in KINDS:
-        good = kind.good or "{}"
         refused: tuple[tuple[str, str, Given], ...] = (
             ("of 1 GB", "is larger than 16 MiB; that is no ", sparse("x.json")),
             ("that is empty", kind.refusal, file("x.json", "")),
             ("that is a program", kind.refusal, file("x.json", b"\x7fELF\2\1\1\0" * 99)),
-            ("cut short", kind.refusal, file("x.json", (good[:-3] + "{").rstrip("}]\n "))),
+            ("cut short", kind.refusal, file("x.json", (kind.good[:-3] + "{").rstrip("}]\n "))),
             ("of 100,000 brackets", kind.depth, file("x.json", kind.opening + "[" * 100_000)),
             ("that is a text", "x.json", file("x.json", '"config"')),
             ("that is a folder", "x.json", folder("x.json")),
             (
                 "in UTF-16",
                 ": this is UTF-16 text, and JSON is UTF-8: save it as UTF-8",
-                file("x.json", good.encode("utf-16")),
+                file("x.json", kind.good.encode("utf-16")),
             ),
         )
         for fault, says, what in refused:
