@@ -70,7 +70,8 @@ def script(block: Any, bound: Bound | None) -> str:
 
 def promised(text: str) -> list[str]:
     """Files that the commands are told to write, less those in a folder that they take away."""
-    return [name for name in MAKES.findall(text) if not name.startswith(('"$dir', "$dir"))]
+    told = re.sub(r"(?:^|\s)#.*", "", text, flags=re.MULTILINE)
+    return [name for name in MAKES.findall(told) if not name.startswith('"$dir/')]
 
 
 @pytest.fixture(scope="module")
