@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from attnctl.tune.bench import Child, WorkerBench
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Verdict
+from attnctl.tune.offers import offers
 from attnctl.tune.settings import BLOCK_SIZE
 
 TOGETHER = 12
@@ -126,18 +127,14 @@ def _turn(one):
 
 def candidates_of(task, bench):
     """Every backend with every setting that the bench offers: place, candidate."""
-    found = []
-    for rival in task.rivals:
-        work = msgspec.structs.replace(task.work, page=rival.page)
-        settings = bench.settings(work, rival.backend)
-        if isinstance(settings, Verdict):
-            print(f"   {rival.backend}: {settings.detail}", flush=True)
-            continue
-        for place, one in enumerate(settings):
-            page = int(one.knobs.get(BLOCK_SIZE, rival.page))
-            asked = Candidate(backend=rival.backend, knobs=one.knobs, kernel=one.kernel, page=page)
-            found.append((place, asked))
-    return found
+    offered, faults = offers(task, bench)
+    for name, one in faults.items():
+        print(f"   {name}: {one.detail}", flush=True)
+    return [
+        (place, offer.candidate(setting))
+        for offer in offered
+        for place, setting in enumerate(offer.settings)
+    ]
 
 
 def compiled():
