@@ -27,8 +27,8 @@ from attnctl.decision import Decision
 from attnctl.exits import InputError, NoLayerError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
-from attnctl.model.spec import LayerGroup, ModelSpec
-from attnctl.profile.document import shape_of
+from attnctl.model.spec import ModelSpec
+from attnctl.plan_blocks import LATENT, block_of, interchangeable, sized, widths
 from attnctl.profile.hashes import KernelHashes, kernel_hashes
 from attnctl.profile.live import live, stated
 from attnctl.profile.match import match
@@ -43,7 +43,6 @@ from attnctl.tune.settings import tuned
 if TYPE_CHECKING:
     from torch import Tensor
 
-LATENT = ("mla", "mla_sparse")
 REMEMBERED = 4096
 """Batch shapes whose pick is kept."""
 
@@ -73,7 +72,7 @@ class LayerPlan:
         self._registry = registry
         self._table = table
         self.runtime = open_backend(decision.pick.name, registry)
-        self._block = _block(layer, decision, registry, table)
+        self._block = block_of(layer, decision, registry, table)
         self._runtimes: dict[tuple[Any, ...], Any] = {}
         self._picks: dict[tuple[int, int, int], tuple[Any, Pick]] = {}
 
@@ -106,8 +105,8 @@ class LayerPlan:
             raise InputError(f"{self.name}: it keeps states by slot; ask for new_states(slots)")
         if self.layer.op in LATENT and self.layer.group.mla is None:
             raise InputError(f"{self.name}: the configuration gives no latent widths")
-        widths = _widths(self.layer.op, self.layer.group, self.layer.kv_heads)
-        shape = self.runtime.cache_shape(num_blocks, self.block_size, *widths)
+        lengths = widths(self.layer.op, self.layer.group, self.layer.kv_heads)
+        shape = self.runtime.cache_shape(num_blocks, self.block_size, *lengths)
         order = getattr(self.runtime, "cache_stride_order", lambda: range(len(shape)))()
         memory = torch.zeros(
             [shape[axis] for axis in order],
@@ -248,9 +247,10 @@ def plan(
         if not decision.needs_backend:
             continue
         layer = layer_of(spec, decision.group, options)
-        eligible, left_out = _interchangeable(decision, registry)
-        notes += left_out
-        groups.append(LayerPlan(layer, decision, registry, picker.table(shape_of(layer), eligible)))
+        eligible, left_out = interchangeable(decision, registry)
+        table, unable = sized(layer, decision, registry, picker, eligible)
+        notes += (*left_out, *unable)
+        groups.append(LayerPlan(layer, decision, registry, table))
     return Plan(groups, notes)
 
 
@@ -278,63 +278,6 @@ def _timings(
         if one.status != "valid"
     ]
     return fit.profile, tuple(notes)
-
-
-def _interchangeable(
-    decision: Decision, registry: Registry
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The eligible backends that may take turns on one cache, and sentences about the others.
-
-    A backend that the user demanded stands alone.
-    """
-    first = decision.pick
-    if first is None or decision.requested:
-        return (first.name,) if first else (), ()
-    names = [one.name for one in decision.candidates if one.ok and one.kernel != "planned"]
-    kept, notes = [], []
-    for name in (first.name, *(name for name in names if name != first.name)):
-        if name == first.name or _same_cache(first.name, name, decision, registry):
-            kept.append(name)
-        else:
-            notes.append(f"{name} keeps its cache otherwise than {first.name} and is left out")
-    return tuple(kept), tuple(notes)
-
-
-def _same_cache(one: str, other: str, decision: Decision, registry: Registry) -> bool:
-    """True where both lay out the same blocks, in whatever order of memory, or states by slot."""
-    group = decision.group
-    if group.is_ssm:
-        return True
-    size = decision.pick.block_size if decision.pick else None
-    widths = _widths(decision.op, group, group.num_kv_heads)
-    shapes = []
-    for name in (one, other):
-        try:
-            shapes.append(open_backend(name, registry).cache_shape(1, size, *widths))
-        except (InputError, ImportError):
-            return False
-    return bool(shapes[0] == shapes[1])
-
-
-def _block(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
-    """The profile's size, if the user named none and the decision's backend takes it."""
-    pick, asked = decision.pick, table.block_size
-    own = pick.block_size if pick else None
-    if pick is None or own is None or asked is None or layer.block_size is not None:
-        return own
-    widths = _widths(decision.op, decision.group, layer.kv_heads)
-    try:
-        open_backend(pick.name, registry).cache_shape(1, asked, *widths)
-    except InputError:
-        return own
-    return asked
-
-
-def _widths(op: str | None, group: LayerGroup, kv_heads: int | None) -> tuple[int | None, ...]:
-    """What cache_shape takes after the block size: latent widths, or heads and head sizes."""
-    if op in LATENT and group.mla is not None:
-        return group.mla.kv_lora_rank, group.mla.qk_rope_head_dim
-    return kv_heads, group.head_size, group.head_size_v
 
 
 def _none(decision: Decision) -> str:
