@@ -75,15 +75,18 @@ class AheadBench:
     def judge(self, tasks, limit_s, jobs, path):
         """Judges what these tasks may run: how many in time, and how many not.
 
+        tasks: by how many settings of a backend are asked for.
+
         The likely settings of all of them first, of those prefill, whose kernels take the longest.
         path: a file of verdicts, which is added to as they come.
         """
         asked = {}
-        for task in tasks:
-            for turn, one in _turns(candidates_of(task, self)):
-                key = _key(task.work, one)
-                if key not in asked or turn < asked[key][0]:
-                    asked[key] = turn, task, one
+        for self.most, listed in tasks.items():
+            for task in listed:
+                for turn, one in _turns(candidates_of(task, self)):
+                    key = _key(task.work, one)
+                    if key not in asked or turn < asked[key][0]:
+                        asked[key] = turn, task, one
         left = [(key, *rest) for key, rest in asked.items() if key not in self.verdicts]
         left.sort(key=_turn)
         queue, lock, end = deque(left), threading.Lock(), time.monotonic() + limit_s

@@ -94,16 +94,17 @@ def _by_page(point: Measured) -> dict[int, Final]:
 
 
 def probes(places: Iterable[tuple[str, str]], apart: int = 5, least: int = 12) -> set[int]:
-    """Which tasks race every size, by their place: of each shape and phase every fifth, or all.
+    """Which tasks race every size, by their place: of each shape and phase every fifth.
 
-    places: of each task its shape and phase. A shape of few points races all sizes everywhere.
+    places: of each task its shape and phase. A shape of few points races all sizes at more of them,
+    so that there are `least` where it has as many.
     """
     groups: dict[str, dict[str, list[int]]] = {}
     for place, (shape, phase) in enumerate(places):
         groups.setdefault(shape, {}).setdefault(phase, []).append(place)
     found: set[int] = set()
     for phases in groups.values():
-        few = sum(map(len, phases.values())) <= least
+        step = max(1, min(apart, sum(map(len, phases.values())) // least))
         for listed in phases.values():
-            found |= set(listed if few else listed[::apart])
+            found |= set(listed[::step])
     return found

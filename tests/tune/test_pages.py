@@ -130,12 +130,14 @@ def test_layers_without_blocks_have_none() -> None:
 
 
 def test_probes_are_spread_over_shapes_and_phases() -> None:
-    """Every fifth of each phase; a shape of few points races all of them."""
+    """Every fifth of each phase; of a shape of few points more of them, or all."""
     places = [("a", "decode")] * 53 + [("a", "prefill")] * 11 + [("b", "decode")] * 7
     found = probes(places)
     assert sum(place < 53 for place in found) == 11
     assert sum(53 <= place < 64 for place in found) == 3
     assert {place for place in found if place >= 64} == set(range(64, 71))
+    assert len(probes([("c", "decode")] * 17 + [("c", "prefill")] * 3)) == 20
+    assert len(probes([("d", "decode")] * 30)) == 15
 
 
 # --- the search --------------------------------------------------------------------------------
@@ -263,11 +265,11 @@ def test_all_points_and_backends_of_a_profile_have_one_size(
 
 
 def test_with_a_budget_the_other_points_leave_the_losing_size_out(tmp_path: Path) -> None:
-    """Of 32 points 7 race both sizes; the other 25 time one setting less, and say so."""
+    """Of 32 points 16 race both sizes; the other 16 time one setting less, and say so."""
     bench = Shared(cost, settings=SIZES)
     entry = tuned_entry(tmp_path, bench, MANY, budget_s=60.0)
     counts = [one.timing(TRITON).tried for one in entry.points]  # type: ignore[union-attr]
-    assert (counts.count(4), counts.count(3)) == (7, 25)
+    assert (counts.count(4), counts.count(3)) == (16, 16)
     said = {one.detail for point in entry.points for one in point.rejected}
     assert said == {"other sizes of the cache's blocks lost at other points: 1 setting not tried"}
 
