@@ -20,7 +20,7 @@ from attnctl.probe.redact import Redactor
 
 if TYPE_CHECKING:
     from attnctl.registry import Registry
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 SCHEMA = "attnctl.report/1"
 FILE = "attnctl-report.zip"
