@@ -88,20 +88,17 @@ INLINE const u8* take_lines(Ahead& f, i64 n, const u8* otherwise) {
 
 // ---- scores ----
 
-// score[r][j] = query[r] . key[j] for R rows and some tokens; d is the lane, and lanes are added
-// up. Lines are fetched in the first `fetching` columns.
-template <class T, i64 R>
-INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, Ahead& ahead,
-                 i64 fetching, float* score) {
-  constexpr i64 J = least(SUMS / R, STEP);
-  i64 whole = width / (2 * LANES) * (2 * LANES), d = 0;
-  vf sum[R * J] = {};
-  const u8* lines = take_lines(ahead, J * fetching * T::size / 64, key[0]);
-  for (; d < whole; d += 2 * LANES) {
+// sum[r][x] += query[r] . key[x] for R rows and J tokens; d is the lane
+template <class T, i64 R, i64 J, bool FETCH>
+INLINE void dot_whole(const float* query, i64 pad, const u8* const* key, i64 whole,
+                      const u8* lines, vf* sum) {
+  constexpr i64 bytes = J * 2 * LANES * T::size;
+  for (i64 d = 0; d < whole; d += 2 * LANES) {
     Two k[J];
-    if (d < fetching && d * T::size % 64 == 0) {
+    if constexpr (FETCH) {
 #pragma GCC unroll 8
-      for (i64 x = 0; x < J; x++) fetch(lines + J * d * T::size + x * 64);
+      for (i64 x = 0; x < bytes; x += 64) fetch(lines + x);
+      lines += bytes;
     }
 #pragma GCC unroll 8
     for (i64 x = 0; x < J; x++) k[x] = read_two<T>(key[x] + d * T::size);
@@ -120,6 +117,11 @@ INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, A
       for (i64 x = 0; x < J; x++) sum[r * J + x] += q * k[x].b;
     }
   }
+}
+
+// the same for the columns that are left
+template <class T, i64 R, i64 J>
+INLINE void dot_rest(const float* query, i64 pad, const u8* const* key, i64 d, i64 width, vf* sum) {
   for (; d < width; d += LANES) {
 #pragma GCC unroll 8
     for (i64 x = 0; x < J; x++) {
@@ -128,17 +130,28 @@ INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, A
       for (i64 r = 0; r < R; r++) sum[r * J + x] += *(const vf*)(query + r * pad + d) * k;
     }
   }
-#pragma GCC unroll 2
-  for (i64 g = 0; g < R * J; g += 8) {
-    v8 s = sums_of(sum + g);
+}
+
+// Scores of R rows and STEP tokens. Lanes are added up for all of them at the end, where no sum waits
+// for another; a function of its own, so that the loops keep the registers.
+template <class T, i64 R, bool FETCH, bool REST>
+static __attribute__((noinline)) void dots(const float* query, i64 pad, const u8* const* key,
+                                           i64 width, Ahead& ahead, float* score) {
+  constexpr i64 J = least(SUMS / R, STEP);
+  i64 whole = width / (2 * LANES) * (2 * LANES);
+  vf sums[R][STEP];
+  for (i64 j = 0; j < STEP; j += J) {
+    const u8* lines = FETCH ? take_lines(ahead, J * whole * T::size / 64, key[j]) : nullptr;
+    vf sum[R * J] = {};
+    dot_whole<T, R, J, FETCH>(query, pad, key + j, whole, lines, sum);
+    if constexpr (REST) dot_rest<T, R, J>(query, pad, key + j, whole, width, sum);
 #pragma GCC unroll 8
-    for (i64 r = g / J; r < (g + 8) / J; r++) {
-      float* row = score + r * NEAR;
-      if constexpr (J == 8) *(v8_any*)row = s;
-      else if constexpr (J == 4) *(v4_any*)row = r * J - g ? upper4(s) : lower4(s);
-      else *(double_any*)row = ((d4)s)[(r * J - g) / 2];
+    for (i64 r = 0; r < R; r++) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) sums[r][j + x] = sum[r * J + x];
     }
   }
+  for (i64 r = 0; r < R; r++) *(v8_any*)(score + r * NEAR) = sums_of(sums[r]);
 }
 
 // one row is done with a key before memory has the next: keys one by one
@@ -171,12 +184,19 @@ INLINE void dots_alone(const float* query, const u8* const* keys, i64 width, Ahe
   *(v8_any*)score = sums_of(sums);
 }
 
+// the first rows fetch what lies ahead
 template <class T, i64 R>
 INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 width, Ahead& ahead,
-                       i64 fetching, i64& r, i64 rows, float* score) {
-  for (; r + R <= rows; r += R)
-    for (i64 j = 0; j < STEP; j += least(SUMS / R, STEP))
-      dots<T, R>(query + r * pad, pad, key + j, width, ahead, fetching, score + r * NEAR + j);
+                       i64& r, i64 rows, float* score) {
+  bool rest = width % (2 * LANES) != 0;
+  for (; r + R <= rows; r += R) {
+    const float* q = query + r * pad;
+    float* to = score + r * NEAR;
+    if (rest && !r) dots<T, R, true, true>(q, pad, key, width, ahead, to);
+    else if (rest) dots<T, R, false, true>(q, pad, key, width, ahead, to);
+    else if (!r) dots<T, R, true, false>(q, pad, key, width, ahead, to);
+    else dots<T, R, false, false>(q, pad, key, width, ahead, to);
+  }
 }
 
 // The same for more rows, where the row is the lane: nothing is left to be added up. The query is
@@ -246,7 +266,7 @@ INLINE void score_across(const float* query, const u8* const* key, i64 width, Ah
 
 template <class T>
 static void score_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows) {
-  i64 lanes = across(rows), w = a.width, pad = ceil_to(w, LANES), part = w / passes_of(rows);
+  i64 lanes = across(rows), w = a.width, pad = ceil_to(w, LANES);
   for (i64 j = 0; j < t.n; j += STEP) {
     const u8* const* key = t.key + j;
     float* score = d.score + j;
@@ -255,10 +275,10 @@ static void score_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahea
     if (lanes) continue;
     if (rows == 1) dots_alone<T>(d.query, key, w, ahead, score);
     i64 r = rows == 1;
-    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, w, ahead, part, r, rows, score);
-    score_rows<T, 4>(d.query, pad, key, w, ahead, part, r, rows, score);
-    score_rows<T, 2>(d.query, pad, key, w, ahead, part, r, rows, score);
-    score_rows<T, 1>(d.query, pad, key, w, ahead, part, r, rows, score);
+    if constexpr (ROWS == 8) score_rows<T, 8>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 4>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 2>(d.query, pad, key, w, ahead, r, rows, score);
+    score_rows<T, 1>(d.query, pad, key, w, ahead, r, rows, score);
   }
 }
 
