@@ -33,16 +33,16 @@ extern "C" i64 plain_products(i64 n) {
          k = {11}, l = {12}, x = {}, y = {};
 // a register each: an array of them GCC keeps in memory, and equal ones it makes one
 #if defined(__aarch64__)
-#define HIDE(z) __asm__("" : "+w"(z))
+#define HIDE(z) __asm__ volatile("" : "+w"(z))
 #else
-#define HIDE(z) __asm__("" : "+x"(z))
+#define HIDE(z) __asm__ volatile("" : "+x"(z))
 #endif
-#define ADD(z) z += x * y; HIDE(z)
+#define STEP(z) z = z * x + y; HIDE(z)
   HIDE(x);
   HIDE(y);
   for (i64 turn = 0; turn < n; turn++) {
-    ADD(a); ADD(b); ADD(c); ADD(d); ADD(e); ADD(f);
-    ADD(g); ADD(h); ADD(i); ADD(j); ADD(k); ADD(l);
+    STEP(a); STEP(b); STEP(c); STEP(d); STEP(e); STEP(f);
+    STEP(g); STEP(h); STEP(i); STEP(j); STEP(k); STEP(l);
   }
   a += b + c + d + e + f + g + h + i + j + k + l;
   HIDE(a);
