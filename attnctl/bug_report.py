@@ -19,7 +19,7 @@ from attnctl.private_names import PrivateNames
 from attnctl.probe.redact import Redactor
 
 if TYPE_CHECKING:
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 SCHEMA = "attnctl.report/1"
 FILE = "attnctl-report.zip"

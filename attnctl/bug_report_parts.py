@@ -13,7 +13,7 @@ from attnctl.machine import Machine
 
 if TYPE_CHECKING:
     from attnctl.registry import Registry
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 
 def probed() -> tuple[Machine, Callable[[], Any]]:

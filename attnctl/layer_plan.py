@@ -9,7 +9,8 @@ import msgspec
 from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Layer
-from attnctl.plan_caches import LATENT, block_size_of, zeroed_cache, zeroed_states
+from attnctl.plan_blocks import LATENT, block_of
+from attnctl.plan_caches import zeroed_cache, zeroed_states
 from attnctl.profile.pick import Pick, Table, phase_of
 from attnctl.registry import Registry
 from attnctl.runtime import open_backend
@@ -47,7 +48,7 @@ class LayerPlan:
         self._registry = registry
         self._table = table
         self.runtime = open_backend(decision.pick.name, registry)
-        self._block = block_size_of(layer, decision, registry, table)
+        self._block = block_of(layer, decision, registry, table)
         self._runtimes: dict[tuple[Any, ...], Any] = {}
         self._picks: dict[tuple[int, int, int], tuple[Any, Pick]] = {}
 

@@ -26,8 +26,7 @@ from attnctl.layer import Options, layer_of
 from attnctl.layer_plan import LayerPlan, Planned
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.plan_caches import interchangeable
-from attnctl.profile.document import shape_of
+from attnctl.plan_blocks import interchangeable, sized
 from attnctl.profile.loading import timings_for
 from attnctl.profile.pick import Picker
 from attnctl.profile.values import Profile
@@ -106,6 +105,7 @@ def plan(
             continue
         layer = layer_of(spec, decision.group, options)
         eligible, left_out = interchangeable(decision, registry)
-        notes += left_out
-        groups.append(LayerPlan(layer, decision, registry, picker.table(shape_of(layer), eligible)))
+        table, unable = sized(layer, decision, registry, picker, eligible)
+        notes += (*left_out, *unable)
+        groups.append(LayerPlan(layer, decision, registry, table))
     return Plan(groups, notes)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from attnctl.findings import Finding
-from attnctl.render.view import Cell, Heading, Line, Mark, Style, Table, View
+from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.smoke import Plan
 from attnctl.trials import BAD, BackendTrials, SmokeReport, Trial
 
@@ -27,7 +27,12 @@ def smoke_view(report: SmokeReport) -> View:
         if trial.status in BAD
         for block in _failure(backend, trial)
     ]
-    return (Table(columns, rows), *bad, *_idle(report), Line(_sum(report)))
+    times: list[Block] = []
+    if report.perf:
+        from attnctl.render.smoke_perf import perf_blocks
+
+        times = perf_blocks(report)
+    return (Table(columns, rows), *bad, *_idle(report), *times, Line(_sum(report)))
 
 
 def listing_view(plans: Sequence[Plan]) -> View:
