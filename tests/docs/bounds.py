@@ -75,8 +75,21 @@ BOUNDS = (
             "--model config.json ": "--model config.json --op short_conv --quick ",
             "--determinism ": "--determinism --op short_conv --quick ",
             "--all --junit": "--all --op short_conv --quick --junit",
+            "--all --perf": "--all --case 'short_conv(queries=5)' --perf",
         },
         {"config.json": MODELS / "lfm2-1.2b.json"},
+    ),
+    Bound(
+        "docs/smoke.md",
+        "--perf --baseline before.json",
+        "every case of every backend takes minutes, and on a shared machine some are slower",
+        {
+            "--all --perf --json": "--all --case 'short_conv(queries=5)' --perf --json",
+            "--all --perf --baseline": (
+                "--all --case 'short_conv(queries=5)' --perf --slower 900 --baseline"
+            ),
+        },
+        {},
     ),
     Bound(
         "docs/smoke.md",
@@ -91,7 +104,7 @@ BOUNDS = (
     ),
     Bound(
         "docs/smoke.md",
-        "--baseline before.json",
+        "gfx942 --baseline before.json",
         "every kernel for a target takes minutes; pip has no network here, and finds its Triton",
         {
             "gfx942 --json": "gfx942 --backend SHORT_CONV_ATTN --quick --json",
