@@ -71,7 +71,7 @@ def latent_tiles(
     widened from packed FP8 rows, which takes registers too.
     """
     if precision(device, item_bytes) == "tf32x3":
-        return _parted_tiles(device, rank, rope, item_bytes)
+        return _parted_tiles(device, rank, rope, item_bytes, 16 if packed else 32)
     row = (power(rank) + (power(rope) if rope else 0)) * item_bytes
     rows = min(power(heads), 64 if item_bytes <= 2 else 16)
     keys, stages, warps = 32, 2, 0
@@ -100,18 +100,20 @@ def latent_tiles(
             raise _too_wide(device, rank, rope, needed)
 
 
-def _parted_tiles(device: Device, rank: int, rope: int, item_bytes: int) -> Tiles:
-    """Tiles of float32 rows whose logits are made of 64 columns at a time.
+def _parted_tiles(device: Device, rank: int, rope: int, item_bytes: int, keys: int) -> Tiles:
+    """Tiles of float32 rows whose logits are made of 64 columns at a time; keys: at most.
 
     The keys lie in shared memory whole, of the query only those columns, in two parts of a number.
     """
-    rows, needed = 16, 0
-    for keys in (32, 16):
+    rows = 16
+    while True:
         needed = keys * power(rank) * item_bytes + 2 * rows * (64 + keys) * item_bytes
         if needed <= device.shared_memory_bytes:
             # with 4 warps a thread spills up to 1.6 KB, compiled for sm_80 to sm_120
             return Tiles(rows, keys, 8, 1)
-    raise _too_wide(device, rank, rope, needed)
+        if keys <= 16:
+            raise _too_wide(device, rank, rope, needed)
+        keys //= 2
 
 
 def _too_wide(device: Device, rank: int, rope: int, needed_bytes: int) -> ValueError:
