@@ -242,6 +242,7 @@ def test_tiles_shrink_until_they_fit_and_the_smallest_is_named_where_none_does()
     assert latent_tiles(Device("sm_100", 148, 232448), 128, 512, 64, 2) == Tiles(64, 32, 8, 2)
     assert latent_tiles(Device("sm_90", 132, 232448), 128, 512, 64, 2) == Tiles(64, 64, 8, 2)
     assert latent_tiles(Device("gfx1100", 96, 65536), 128, 512, 64, 2) == Tiles(16, 16, 8, 1)
+    assert latent_tiles(Device("gfx950", 256, 163840), 128, 512, 64, 4) == Tiles(16, 16, 4, 2)
     with pytest.raises(ValueError, match="need 74752 bytes"):
         latent_tiles(small, 16, 512, 64, 4)
     with pytest.raises(ValueError, match="shared memory"):

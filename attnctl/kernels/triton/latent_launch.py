@@ -82,7 +82,8 @@ def latent_tiles(
     elif device.arch == "sm_90" and item_bytes <= 2:
         # on an H200, triton 3.6: benchmarks/results/
         keys, warps = 64, 8
-    elif packed and device.arch.startswith("gfx"):
+    elif device.arch.startswith("gfx") and (packed or item_bytes > 2):
+        # compiled for gfx950 in float32, a thread with 32 keys spills 760 bytes
         keys = 16
     while True:
         weights = rows * keys * item_bytes
