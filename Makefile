@@ -22,9 +22,12 @@ lint: $(VENV)/lint.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the first takes the better part of an hour on one core, and prints the seed
+# the first takes the better part of an hour on one core, and says every thousand inputs how far it
+# is: make fuzz FIRST=40000 INPUTS=60000 goes on from there
+FIRST ?= 0
+INPUTS ?= 100000
 fuzz: $(VENV)/test.installed
-	nice $(BIN)/python -m tests.fuzz.run --inputs 100000
+	nice $(BIN)/python -m tests.fuzz.run --first $(FIRST) --inputs $(INPUTS)
 	nice $(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
 
 zoo: $(VENV)/test.installed

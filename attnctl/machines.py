@@ -77,6 +77,15 @@ def names() -> tuple[str, ...]:
         return ()
 
 
+def these(name: str | None) -> list[Machine]:
+    """This machine for None, every bundled one for "all", else the one of that name or file."""
+    if name is None:
+        from attnctl.probe import probe
+
+        return [probe()]
+    return [load(one) for one in (names() if name == "all" else (name,))]
+
+
 def find(name: str) -> Path | None:
     """The file of a bundled machine, or None.
 
@@ -156,21 +165,26 @@ def _decode(data: bytes, where: str) -> Machine:
             f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
         ) from None
     refuse_repeated(data, where)
-    _refuse_huge(data, machine, where)
+    _refuse_impossible(data, machine, where)
     return machine
 
 
-def _refuse_huge(data: bytes, machine: Machine, where: str) -> None:
-    """InputError where a number is beyond 64 bits; most files have no run of so many digits."""
-    if re.search(rb"[0-9]{19}", data) is None:
+def _refuse_impossible(data: bytes, machine: Machine, where: str) -> None:
+    """InputError where a number is below 0 or beyond 64 bits; few files look as if one were."""
+    if re.search(rb"[0-9]{19}|[:\[,]\s*-[0-9]", data) is None:
         return
     left: list[tuple[str, Any]] = [("", msgspec.to_builtins(machine))]
     while left:
         path, value = left.pop()
+        wrong = ""
         if isinstance(value, int) and value.bit_length() > 64:
+            wrong = "a number of more than 64 bits"
+        elif isinstance(value, int | float) and value < 0:
+            wrong = f"{value}, where nothing is less than 0"
+        if wrong:
             raise InputError(
-                f"{where}: {path}: a number of more than 64 bits: correct it, or write the file "
-                "again with `attnctl probe --save FILE`"
+                f"{where}: {path}: {wrong}: correct it, or write the file again with "
+                "`attnctl probe --save FILE`"
             )
         if isinstance(value, dict):
             left += [(f"{path}.{key}".lstrip("."), one) for key, one in value.items()]

@@ -48,7 +48,7 @@ from attnctl.tune.settings import BLOCK_SIZE
 from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
-FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
+FIRST_ROUNDS, LAST_ROUNDS, LAST, ALIKE = 3, 30, 6, 3
 PAIRS = 120
 
 OFF_GRID = {
@@ -56,12 +56,14 @@ OFF_GRID = {
     "large": (
         ("decode", 3, 700, 1),
         ("decode", 7, 3000, 1),
+        ("prefill", 1, 300, 300),
         ("decode", 20, 1500, 1),
+        ("prefill", 1, 3000, 3000),
         ("decode", 36, 6000, 1),
         ("decode", 150, 600, 1),
-        ("prefill", 1, 300, 300),
-        ("prefill", 1, 3000, 3000),
         ("prefill", 2, 6000, 512),
+        ("decode", 12, 2000, 1),
+        ("prefill", 3, 1000, 1000),
     ),
     "small": (
         ("decode", 1, 300, 1),
@@ -87,20 +89,26 @@ class Quiet:
 
 
 def pick_of(task, table):
-    """The candidate that the profile names for this point."""
+    """The candidate that the profile names for this point, on the cache that it names for all.
+
+    A layer has one cache, whose size of blocks is the table's, whatever the point's knobs say.
+    """
     load = task.load
     pick = table.pick(load.phase, load.batch, load.context, load.query)
-    page = {rival.backend: rival.page for rival in task.rivals}[pick.backend]
-    return pick, Candidate(
-        backend=pick.backend,
-        knobs=dict(pick.knobs),
-        kernel=pick.kernel,
-        page=int(pick.knobs.get(BLOCK_SIZE, page)),
-    )
+    rival = {rival.backend: rival for rival in task.rivals}[pick.backend]
+    page, knobs = table.block_size or rival.page, dict(pick.knobs)
+    knobs.pop(BLOCK_SIZE, None)
+    if page != rival.page:
+        knobs[BLOCK_SIZE] = page
+    return pick, Candidate(backend=pick.backend, knobs=knobs, kernel=pick.kernel, page=page)
 
 
 def exhaust(task, bench, judge, table, end):
-    """One row: the pick, the default and the fastest of all, timed in turns."""
+    """One row: the pick, the default and the fastest of all and of the pick's size of blocks.
+
+    They are timed in turns, in the same rounds.
+    """
+    begin = time.monotonic()
     pick, chosen = pick_of(task, table)
     default = Candidate(backend=task.rivals[0].backend, page=task.rivals[0].page)
     asked = [Entrant(one, place, 0.0) for place, one in candidates_of(task, bench)]
@@ -118,8 +126,9 @@ def exhaust(task, bench, judge, table, end):
         for key in faults:
             everything.pop(key, None)
     ranked = sorted(first, key=first.__getitem__)
-    last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
-            if key in everything]  # fmt: skip
+    alike = [key for key in ranked if everything[key].page == chosen.page]
+    finalists = dict.fromkeys((*ranked[:LAST], *alike[:ALIKE], chosen.key, default.key))
+    last = [everything[key] for key in finalists if key in everything]
     times = levelled(bench.time(task.work, last, LAST_ROUNDS)[0])
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
@@ -129,6 +138,8 @@ def exhaust(task, bench, judge, table, end):
         print(f"   {chosen.key} could not be timed", flush=True)
         return "failed"
     best = min(chosen_by, key=chosen_by.__getitem__)
+    alike = [key for key in chosen_by if everything[key].page == chosen.page]
+    same = min(alike, key=chosen_by.__getitem__)
     return {
         "shape": str(task.shape),
         "point": str(task.load),
@@ -139,8 +150,11 @@ def exhaust(task, bench, judge, table, end):
         "pick_us": final.get(chosen.key),
         "best": best,
         "best_us": final[best],
+        "same_page": same,
+        "same_page_us": final[same],
         "default": default.key,
         "default_us": final.get(default.key),
+        "seconds": round(time.monotonic() - begin, 2),
     }
 
 
@@ -165,6 +179,10 @@ def summary(rows):
 
     print(f"{len(rows)} points off the grid over {len(shapes)} shapes, {least} settings at least")
     print(said("regret of the profile's picks", regrets))
+    sized = [row["same_page_us"] / row["best_us"] for row in rows]
+    print(said("  of which for one size of the cache's blocks at all points", sized))
+    knobs = [row["pick_us"] / row["same_page_us"] for row in rows if row["pick_us"]]
+    print(said("  and for backend and knobs of another point", knobs))
     print(said("regret of the untuned defaults", untuned), flush=True)
 
 

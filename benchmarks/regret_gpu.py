@@ -2,7 +2,7 @@
 
     python benchmarks/regret_gpu.py --model config.json [--model ...] [--tune-only config.json ...]
         [--backend NAME ...] [--most 64] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
-        [--repeat 30s] --out FOLDER
+        [--repeat 30s] [--others 30s] --out FOLDER
 
 First every candidate is compiled and judged, side by side on all processor cores; then each model
 is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points between the grid's
@@ -10,7 +10,7 @@ with every candidate, then points of the first model's grid are tuned twice. --m
 backend that the tunes may try at a point, the likely ones; they are measured against all that there
 are. What is not compiled when --ahead ends is left out of all. --tune bounds the tune of each layer
 shape, --regret all points off the grid, --repeat the two tunes. The models of --tune-only are tuned
-at the end. Everything is written as it comes.
+at the end, a layer shape in --others. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -85,31 +86,29 @@ class Run:
 
 def ahead(run):
     arguments = run.arguments
-    tasks = [
-        task
-        for model in (*arguments.model, *(arguments.tune_only or ()))
-        for task in run.tasks(model, run.grid())
-    ]
+    tasks = {arguments.all: [], arguments.most: []}
     for model in arguments.model:
-        tasks += run.tasks(model, off_grid(arguments), ("paged",))
+        tasks[arguments.all] += run.tasks(model, off_grid(arguments), ("paged",))
+        tasks[arguments.all] += run.tasks(model, run.grid())
+    for model in arguments.tune_only or ():
+        tasks[arguments.most] += run.tasks(model, run.grid())
     limit = seconds(arguments.ahead, "--ahead")
-    run.bench.most = run.arguments.all
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
 
 
 def tunes(run):
-    _tuned(run, run.arguments.model)
+    _tuned(run, run.arguments.model, run.arguments.tune)
 
 
 def others(run):
     """The models of --tune-only, last of all: what matters less when the time is short."""
-    _tuned(run, run.arguments.tune_only or ())
+    _tuned(run, run.arguments.tune_only or (), run.arguments.others)
 
 
-def _tuned(run, models):
-    budget = seconds(run.arguments.tune, "--tune")
+def _tuned(run, models, budget):
+    budget = seconds(budget, "the budget of a layer shape")
     run.bench.most = run.arguments.most
     for model in models:
         name = f"{Path(model).stem}.json"
@@ -139,13 +138,19 @@ def regrets(run):
 
 
 def _between(run):
-    """Points between the grid's, shape by shape, with the profile that was tuned for them."""
+    """Points between the grid's with the profile that was tuned for them, shapes in turns.
+
+    So that a time that ends leaves each shape about as many points as another.
+    """
+    shapes = {}
     for model in run.arguments.model:
         path = run.folder / f"{Path(model).stem}.json"
         if path.exists():
             profile = read_profile(path)
             for task in run.tasks(model, off_grid(run.arguments), ("paged",)):
-                yield task, profile
+                shapes.setdefault(task.shape_key, []).append((task, profile))
+    for turn in zip_longest(*shapes.values()):
+        yield from (one for one in turn if one is not None)
 
 
 def repeats(run):
@@ -201,6 +206,7 @@ def main():
         ("tune", "60s"),
         ("regret", "120s"),
         ("repeat", "30s"),
+        ("others", "30s"),
     ):
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--stages", default=",".join(STAGES))
