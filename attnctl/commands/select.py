@@ -40,7 +40,7 @@ def command(
             "--machine",
             metavar="NAME|FILE|all",
             autocompletion=machines,
-            help="Another machine than this one. Repeatable.",
+            help="Another machine, or an arch (sm_121, gfx1151). Repeatable.",
         ),
     ] = None,
     assume_installed: Annotated[
