@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from attnctl.probe import probe
-from attnctl.profile.canonical import encode
-from attnctl.profile.document import key_of
-from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
 from tests.commands.running import MODELS, ROOT
+from tests.profile.here import profile_of_here
 
 PAGES = sorted(
     path
@@ -25,16 +22,6 @@ PAGES = sorted(
 """Every page of the checkout, but for what stands in the folders of tools."""
 
 POINTS = '[{"phase": "decode", "batch": 1, "context": 64}]'
-
-
-def profile_of_here() -> str:
-    """A profile that fits this processor: one layer shape at one point."""
-    layer = Shape(op="paged", heads=2, kv_heads=2, head_size=32, head_size_v=32, dtype="float32")
-    timing = Timing(backend="CPU_ATTN", median_us=9.0)
-    point = Point(phase="decode", batch=1, context=64, timings=(timing,))
-    entries = (Entry(shape=layer, points=(point,)),)
-    made = Profile(name="here", key=key_of(probe(), None), versions=Versions(), entries=entries)
-    return encode(made).decode()
 
 
 Given = Mapping[str, "str | Path | Callable[[], str] | None"]
