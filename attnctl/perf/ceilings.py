@@ -26,7 +26,8 @@ def measure(devices: Iterable[str], machine: Machine) -> dict[str, Ceiling]:
 
     found = {}
     for device in devices:
-        with WorkerBench(device) as bench:
+        # the tuner's child sets its device, which torch takes with an index only
+        with WorkerBench("cuda:0" if device == "cuda" else device) as bench:
             site = bench.site()
         vendor = machine.amd if machine.platform == "rocm" else machine.nvidia
         found[device] = Ceiling(
