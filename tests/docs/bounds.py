@@ -8,12 +8,21 @@ where a row fits no block or a piece is not in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from attnctl.probe import probe
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import key_of
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
+from tests.commands.running import MODELS, ROOT
+
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not path.relative_to(ROOT).parts[0].startswith((".", "build", "dist"))
+)
+"""Every page of the checkout, but for what stands in the folders of tools."""
 
 POINTS = '[{"phase": "decode", "batch": 1, "context": 64}]'
 
@@ -28,14 +37,15 @@ def profile_of_here() -> str:
     return encode(made).decode()
 
 
-Given = Mapping[str, "str | Callable[[], str] | None"]
+Given = Mapping[str, "str | Path | Callable[[], str] | None"]
 
 
 class Bound(NamedTuple):
     """Pieces of a block that the test replaces, and files that it takes for granted.
 
     page, has: the one block of that page that holds these words. said: piece -> what is run in its
-    place. given: path -> text, what makes it, or None: not there, since a command is to make it.
+    place. given: path -> text, a file to copy, what makes the text, or None: not there, since a
+    command is to make it.
     """
 
     page: str
@@ -65,8 +75,21 @@ BOUNDS = (
             "--model config.json ": "--model config.json --op short_conv --quick ",
             "--determinism ": "--determinism --op short_conv --quick ",
             "--all --junit": "--all --op short_conv --quick --junit",
+            "--all --perf": "--all --case 'short_conv(queries=5)' --perf",
         },
-        {"config.json": "tests/models/lfm2-1.2b.json"},
+        {"config.json": MODELS / "lfm2-1.2b.json"},
+    ),
+    Bound(
+        "docs/smoke.md",
+        "--perf --baseline before.json",
+        "every case of every backend takes minutes, and on a shared machine some are slower",
+        {
+            "--all --perf --json": "--all --case 'short_conv(queries=5)' --perf --json",
+            "--all --perf --baseline": (
+                "--all --case 'short_conv(queries=5)' --perf --slower 900 --baseline"
+            ),
+        },
+        {},
     ),
     Bound(
         "docs/smoke.md",
@@ -77,11 +100,11 @@ BOUNDS = (
             "all --quick ": "all --quick --backend SHORT_CONV_ATTN ",
             "--model config.json ": "--model config.json --op short_conv ",
         },
-        {"config.json": "tests/models/lfm2-1.2b.json"},
+        {"config.json": MODELS / "lfm2-1.2b.json"},
     ),
     Bound(
         "docs/smoke.md",
-        "--baseline before.json",
+        "gfx942 --baseline before.json",
         "every kernel for a target takes minutes; pip has no network here, and finds its Triton",
         {
             "gfx942 --json": "gfx942 --backend SHORT_CONV_ATTN --quick --json",

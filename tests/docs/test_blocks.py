@@ -15,15 +15,10 @@ from typing import Any
 import pytest
 
 from tests.commands.running import ROOT
-from tests.docs.bounds import BOUNDS, ELSEWHERE, FOLLOWED, Bound
+from tests.docs.bounds import BOUNDS, ELSEWHERE, FOLLOWED, PAGES, Bound
 
 SHELLS = ("sh", "console")
 OTHERS = ("text", "python", "py", "toml")
-PAGES = sorted(
-    path
-    for path in ROOT.rglob("*.md")
-    if not any(part.startswith((".", "build", "dist")) for part in path.relative_to(ROOT).parts)
-)
 blocks_of = runpy.run_path(str(ROOT / "tools" / "blocks.py"))["blocks"]
 PROGRAMS = {"attnctl": "-m attnctl", "python": "", "python3": "", "pip": "-m pip"}
 MAKES = re.compile(r"(?:(?:^|\s)(?:-o|--output|--out|--junit|--save|--record)\s+|>\s*)([^\s;&|]+)")
@@ -111,13 +106,12 @@ def test_a_shell_block_runs(page: str, block: Any, checkout: Path, environ: dict
     """Each command of it ends with exit code 0, and what it is told to write is there."""
     bound = next((row for row in BOUNDS if held(page, block, row)), None)
     for name, given in bound.given.items() if bound else ():
-        path = checkout / name
         if given is None:
-            path.unlink()
-        elif callable(given):
-            path.write_text(given())
+            (checkout / name).unlink()
+        elif isinstance(given, Path):
+            shutil.copy(given, checkout / name)
         else:
-            path.write_text((ROOT / given).read_text() if given.endswith(".json") else given)
+            (checkout / name).write_text(given() if callable(given) else given)
     text = script(block, bound)
     ended = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],

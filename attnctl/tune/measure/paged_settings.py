@@ -127,9 +127,12 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
     if work.layer.block_size is None and LARGE_BLOCK % multiple == 0 and work.page < LARGE_BLOCK:
         pages.append(LARGE_BLOCK)
     for page in pages:
-        yield page, {}
-        if work.query <= base.split_queries:
-            yield from ((page, changes) for changes in FASTEST)
+        decoding = work.query <= base.split_queries
+        if page == work.page or not decoding:
+            yield page, {}
+        if decoding:
+            # on large blocks smaller tiles are safer choices than the default's, and stand first
+            yield from ((page, changes) for changes in (*FASTEST, {}))
             yield from ((page, portable | changes) for changes in _as_prefill(work))
             yield from ((page, changes) for changes in _decode_changes(page != work.page))
         else:
