@@ -26,8 +26,7 @@ def measure(devices: Iterable[str], machine: Machine) -> dict[str, Ceiling]:
 
     found = {}
     for device in devices:
-        # the tuner's child sets its device, which torch takes with an index only
-        with WorkerBench("cuda:0" if device == "cuda" else device) as bench:
+        with WorkerBench(device) as bench:
             site = bench.site()
         vendor = machine.amd if machine.platform == "rocm" else machine.nvidia
         found[device] = Ceiling(
@@ -43,12 +42,13 @@ def measure(devices: Iterable[str], machine: Machine) -> dict[str, Ceiling]:
 
 
 def highest(before: dict[str, Ceiling], after: dict[str, Ceiling]) -> dict[str, Ceiling]:
-    """Each device's better figures of two measurements: a load of others only lowers them."""
-    return {
-        device: msgspec.structs.replace(
-            one,
-            read_gbps=max(one.read_gbps, after[device].read_gbps),
-            matrix_gflops=max(one.matrix_gflops, after[device].matrix_gflops),
+    """Each device's better figures, where it was measured twice."""
+    found = dict(before)
+    for device, one in after.items():
+        earlier = before[device]
+        found[device] = msgspec.structs.replace(
+            earlier,
+            read_gbps=max(earlier.read_gbps, one.read_gbps),
+            matrix_gflops=max(earlier.matrix_gflops, one.matrix_gflops),
         )
-        for device, one in before.items()
-    }
+    return found
