@@ -49,8 +49,8 @@ def prefill(*points: tuple[int, int, int]) -> tuple[Load, ...]:
     )
 
 
-# contexts in steps of four, so that any point inside is within twofold of one that was timed, and in
-# decode none that tiles of keys divide: a sequence that grows is at such a length once in a
+# contexts in steps of four, so that any point inside is within twofold of one that was timed, and
+# in decode none that tiles of keys divide: a sequence that grows is at such a length once in a
 # hundred steps, and a window that ends there needs a tile less than anywhere else;
 # batches as engines pad them, for on them depends how well a launch fills the device
 BATCHES = (1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)

@@ -45,7 +45,7 @@ def test_no_point_of_decode_is_far_from_its_neighbours(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_context_of_decode_is_a_multiple_of_a_tile(name: str) -> None:
-    """A window that ends with a tile needs one tile less than anywhere else: no point to tune for."""
+    """A window that ends with a tile needs one tile less than anywhere else."""
     decode = [load for load in WORKLOADS[name] if load.phase == "decode"]
     assert all(load.context % 64 for load in decode)
 
