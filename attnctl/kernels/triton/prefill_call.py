@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import matrix_layout
+from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
 
@@ -151,11 +151,9 @@ def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: i
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
-    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    dtype = bfloat16 if tensor.dtype is torch.bfloat16 else float16
-    layout = NVMMASharedLayout.get_default_for([rows, columns], dtype)
+    layout = box_layout(rows, columns, tensor.dtype)
     return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
 
 

@@ -149,6 +149,7 @@ def attend_rows(
         s = warpgroup_mma_wait(0, deps=[s])
         sync_warps()
         mbarrier.arrive(k_empty.index(place))
+        mbarrier.arrive(q_empty.index(GROUP), pred=count == 1)
         if count > whole:
             s = hide(s, count - 1, row, length, position, CAUSAL, layout)
         p, top, fade, sums = weigh(s, top, sums, factor)
@@ -171,6 +172,7 @@ def attend_rows(
             s = warpgroup_mma_wait(1, deps=[logits])
             sync_warps()
             mbarrier.arrive(k_empty.index(place))
+            mbarrier.arrive(q_empty.index(GROUP), pred=tile == 0)
             if tile >= whole:
                 s = hide(s, tile, row, length, position, CAUSAL, layout)
             p, top, fade, sums = weigh(s, top, sums, factor)
@@ -180,7 +182,6 @@ def attend_rows(
             acc = acc * fade[:, None]
             weights = gl.convert_layout(p.to(dtype), operand)
 
-        mbarrier.arrive(q_empty.index(GROUP))
         copied += count
         done += 1
         before = (copied - 1) % 2
