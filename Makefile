@@ -10,7 +10,7 @@ SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
 # tests/kernels has Triton interpret its kernels, which must be said before a process imports it, so
 # they have processes of their own
-.PHONY: test lint fuzz zoo bench compile compile-knobs docs clean
+.PHONY: test lint fuzz zoo bench compile compile-knobs pythons docs clean
 
 test: $(VENV)/test.installed
 	$(if $(BROWSER),,@echo "no chromium here: tests/browser is left out")
@@ -22,9 +22,12 @@ lint: $(VENV)/lint.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the first takes the better part of an hour on one core, and prints the seed
+# the first takes the better part of an hour on one core, and says every thousand inputs how far it
+# is: make fuzz FIRST=40000 INPUTS=60000 goes on from there
+FIRST ?= 0
+INPUTS ?= 100000
 fuzz: $(VENV)/test.installed
-	nice $(BIN)/python -m tests.fuzz.run --inputs 100000
+	nice $(BIN)/python -m tests.fuzz.run --first $(FIRST) --inputs $(INPUTS)
 	nice $(BIN)/python -m pytest -q tests/fuzz --hypothesis-profile=long
 
 zoo: $(VENV)/test.installed
@@ -42,6 +45,11 @@ compile: $(VENV)/test.installed
 # with every setting that tune would try: hours
 compile-knobs: $(VENV)/test.installed
 	$(BIN)/attnctl smoke --compile-for all --every-knob
+
+# installed and imported whole by each of these that is here
+PYTHONS ?= $(foreach minor,10 11 12 13,$(shell command -v python3.$(minor)))
+pythons:
+	$(PYTHON) tools/pythons.py $(PYTHONS)
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attnctl.model.spec import ModelSpec as ModelSpec
     from attnctl.plans import plan as plan
     from attnctl.probe import probe as probe
-    from attnctl.profile.shelf import load_profile as load_profile
+    from attnctl.profile.loading import load_profile as load_profile
     from attnctl.registry import load as load_registry
     from attnctl.runtime import open_backend as open_backend
     from attnctl.select import select as select
@@ -34,7 +34,7 @@ _HOMES = {
     "Machine": "attnctl.machine",
     "ModelSpec": "attnctl.model.spec",
     "Options": "attnctl.layer",
-    "load_profile": "attnctl.profile.shelf",
+    "load_profile": "attnctl.profile.loading",
     "load_registry": "attnctl.registry:load",
     "open_backend": "attnctl.runtime",
     "plan": "attnctl.plans",

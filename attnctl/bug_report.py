@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from attnctl import __version__
+from attnctl import bug_report_parts as parts
 from attnctl.exits import InputError
 from attnctl.files import as_json
 from attnctl.machine import Machine
@@ -19,8 +19,7 @@ from attnctl.private_names import PrivateNames
 from attnctl.probe.redact import Redactor
 
 if TYPE_CHECKING:
-    from attnctl.registry import Registry
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 SCHEMA = "attnctl.report/1"
 FILE = "attnctl-report.zip"
@@ -60,20 +59,20 @@ def bug_report(
     made, models = _Making(names), tuple(models)
     _refuse_missing(models)
     machine = None
-    probed = made.value("machine.json", _probed)
+    probed = made.value("machine.json", parts.probed)
     if probed is not None:
         machine, tape = probed
         made.part("tape.json", "what was asked of the machine; replays", tape, redacted=True)
-        made.part("machine.json", "the machine, for select --machine", _machine, machine)
-    made.part("libraries.json", "copies of libraries, and what is loaded", _libraries)
-    made.part("list.json", "what the backends declare, and what is usable", _listed, machine)
+        made.part("machine.json", "the machine, for select --machine", parts.redacted, machine)
+    made.part("libraries.json", "copies of libraries, and what is loaded", parts.libraries)
+    made.part("list.json", "what the backends declare, and what is usable", parts.listed, machine)
     if machine is not None:
         for number, path in enumerate(models, 1):
             what = f"the decision for model {number}"
-            made.part(f"select-{number}.json", what, _decided, path, machine)
-        made.part("profiles.json", "whether the profiles hold", _checked, machine)
+            made.part(f"select-{number}.json", what, parts.decided, path, machine)
+        made.part("profiles.json", "whether the profiles hold", parts.checked, machine)
     if smoke is not None:
-        made.part("smoke.json", "cases, run here", _smoked, smoke)
+        made.part("smoke.json", "cases, run here", parts.smoked, smoke)
     command = ["attnctl", "report", *(w for m in models for w in ("--model", m))]
     command += ["--smoke"] if smoke is not None else []
     return made.report(command, machine)
@@ -134,7 +133,7 @@ class _Making:
         about = {
             "schema": SCHEMA,
             "command": command,
-            "versions": _versions(machine),
+            "versions": parts.versions(machine),
             "parts": {part.name: part.what for part in self._parts},
             "left_out": self._left_out,
         }
@@ -150,102 +149,3 @@ def _refuse_missing(models: Iterable[str]) -> None:
     for path in models:
         if not os.path.exists(path):  # noqa: PTH110  (pathlib costs start-up here)
             raise InputError(f"--model {path}: no such file; name a config.json or its folder")
-
-
-def _probed() -> tuple[Machine, Callable[[], Any]]:
-    """The machine, and what gives its tape as JSON knows it; the tape is redacted already."""
-    from attnctl.taping import probe_recorded
-
-    machine, tape = probe_recorded()
-    return machine, lambda: msgspec.json.decode(tape)
-
-
-def _machine(machine: Machine) -> Machine:
-    """The machine without UUIDs and timings."""
-    from attnctl.probe.redact import redact_machine
-
-    return redact_machine(machine)
-
-
-def _libraries() -> Any:
-    from attnctl.probe.libraries import probe_libraries
-    from attnctl.probe.realhost import RealHost
-
-    return probe_libraries(RealHost())
-
-
-def _listed(machine: Machine | None) -> Any:
-    from attnctl.matrix import matrix
-    from attnctl.presence import on_machine
-    from attnctl.profile.find import Target
-
-    registry = _registry()
-    table = matrix(registry)
-    if machine is None:  # the probe broke off; what is declared is known all the same
-        return table
-    return on_machine(table, registry, Target(machine, next(iter(machine.gpus), None), 0))
-
-
-def _decided(path: str, machine: Machine) -> Any:
-    """What `attnctl select --model PATH --json` answers on this machine."""
-    from os import environ
-
-    from attnctl.answer import answers
-    from attnctl.layer import Options
-    from attnctl.model import read_model
-    from attnctl.profile.places import any_profile
-    from attnctl.profile.shelf import Shelf
-
-    shelf = Shelf(None, environ) if any_profile(None, environ) else None
-    (found,) = answers([read_model(path)], [machine], _registry(), Options(), profiles=shelf)
-    return found
-
-
-def _checked(machine: Machine) -> Any:
-    """One check per profile of one's own or bundled; where one does not read, its sentence."""
-    from os import environ
-
-    from attnctl.profile.checks import check
-    from attnctl.profile.find import known_files, open_profile
-    from attnctl.profile.hashes import KernelHashes
-
-    registry, hashes = _registry(), KernelHashes()
-    gpu = machine.gpus[0] if machine.gpus else None
-    found: list[Any] = []
-    for path in known_files(environ):
-        try:
-            opened = open_profile(str(path), environ)
-        except InputError as error:
-            found.append(str(error))
-            continue
-        found.append(check(opened.path, opened.profile, registry, machine, gpu, hashes))
-    return found
-
-
-def _smoked(request: Request) -> Any:
-    from attnctl.smoke_run import prepare, run
-
-    return run(prepare(request))
-
-
-def _registry() -> Registry:
-    from attnctl.registry import load
-
-    return load()
-
-
-def _versions(machine: Machine | None) -> dict[str, Any]:
-    import os
-    import platform
-
-    system = os.uname()
-    return {
-        "attnctl": __version__,
-        "python": platform.python_version(),
-        "system": f"{system.sysname} {system.release} {system.machine}",
-        "packages": {
-            name: package.version or "of no known version"
-            for name, package in sorted(machine.packages.items() if machine else ())
-            if package.status == "ok"
-        },
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from attnctl.trials import BackendTrials, SmokeReport, Trial
+from attnctl.trials import BackendTrials, SmokeReport, Timing, Trial
 
 _KINDS = {"wrong": "failure", "error": "error", "crashed": "error", "timeout": "error"}
 
@@ -39,9 +39,21 @@ def _suite(backend: BackendTrials) -> Element:
 def _case(backend: str, trial: Trial) -> Element:
     seconds = f"{trial.seconds:.3f}"
     element = Element("testcase", classname=backend, name=trial.case, time=seconds)
+    if trial.timing is not None:
+        element.append(_times(trial.timing))
     if trial.status in _KINDS:
         SubElement(element, _KINDS[trial.status], message=trial.detail, type=trial.status)
     elif trial.status != "pass":
         reasons = "; ".join(f"{r.code}: wants {r.wanted}, found {r.found}" for r in trial.reasons)
         SubElement(element, "skipped", message=f"{trial.status}: {reasons}")
     return element
+
+
+def _times(timing: Timing) -> Element:
+    """A property for each figure, by the name that --json gives it."""
+    found = Element("properties")
+    for name in timing.__struct_fields__:
+        value = getattr(timing, name)
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        SubElement(found, "property", name=name, value=text)
+    return found

@@ -77,6 +77,15 @@ def names() -> tuple[str, ...]:
         return ()
 
 
+def these(name: str | None) -> list[Machine]:
+    """This machine for None, every bundled one for "all", else the one of that name or file."""
+    if name is None:
+        from attnctl.probe import probe
+
+        return [probe()]
+    return [load(one) for one in (names() if name == "all" else (name,))]
+
+
 def find(name: str) -> Path | None:
     """The file of a bundled machine, or None.
 
@@ -93,13 +102,33 @@ def find(name: str) -> Path | None:
 def load(source: str | os.PathLike[str]) -> Machine:
     """The machine of a bundled name, or of the file at that path; a name goes before a file.
 
-    Raises InputError where neither exists or the file is not a machine that this version can read.
+    Where there is neither, the name may be an architecture ("sm_121", "12.1", "gfx1151") or what
+    the driver calls a bundled GPU ("NVIDIA H100 80GB HBM3").
+    Raises InputError where nothing fits or the file is not a machine that this version can read.
     """
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     refuse_other("machine", source, str, "the name of a bundled one, or a file")
     path = find(source)
+    if path is None and not (_looks_like_path(source) or os.path.lexists(source)):
+        other = _otherwise_named(source)
+        if other is not None:
+            return other
     return _decode(_read(path or Path(source), source), source if path is None else str(path))
+
+
+def _otherwise_named(name: str) -> Machine | None:
+    """The machine of an architecture, or the bundled one whose GPU bears this name."""
+    from attnctl.machine_archs import arch_of, machine_of_arch
+
+    if arch_of(name) is None and not any(character.isdigit() for character in name):
+        return None
+    every = [load(folder() / f"{one}.json") for one in names()]
+    key = _squash(name)
+    for machine in every:
+        if any(_squash(gpu.name or "") == key for gpu in machine.gpus):
+            return machine
+    return machine_of_arch(name, every)
 
 
 def _looks_like_path(source: str) -> bool:
@@ -136,21 +165,26 @@ def _decode(data: bytes, where: str) -> Machine:
             f"{where}: not JSON ({reason}): write a machine file with `attnctl probe --save FILE`"
         ) from None
     refuse_repeated(data, where)
-    _refuse_huge(data, machine, where)
+    _refuse_impossible(data, machine, where)
     return machine
 
 
-def _refuse_huge(data: bytes, machine: Machine, where: str) -> None:
-    """InputError where a number is beyond 64 bits; most files have no run of so many digits."""
-    if re.search(rb"[0-9]{19}", data) is None:
+def _refuse_impossible(data: bytes, machine: Machine, where: str) -> None:
+    """InputError where a number is below 0 or beyond 64 bits; few files look as if one were."""
+    if re.search(rb"[0-9]{19}|[:\[,]\s*-[0-9]", data) is None:
         return
     left: list[tuple[str, Any]] = [("", msgspec.to_builtins(machine))]
     while left:
         path, value = left.pop()
+        wrong = ""
         if isinstance(value, int) and value.bit_length() > 64:
+            wrong = "a number of more than 64 bits"
+        elif isinstance(value, int | float) and value < 0:
+            wrong = f"{value}, where nothing is less than 0"
+        if wrong:
             raise InputError(
-                f"{where}: {path}: a number of more than 64 bits: correct it, or write the file "
-                "again with `attnctl probe --save FILE`"
+                f"{where}: {path}: {wrong}: correct it, or write the file again with "
+                "`attnctl probe --save FILE`"
             )
         if isinstance(value, dict):
             left += [(f"{path}.{key}".lstrip("."), one) for key, one in value.items()]

@@ -145,13 +145,21 @@ def _unwind(number: int, _: object) -> None:
 
 
 def try_cases(
-    backend: str, device: str, cases: Iterable[str], timeout_s: float, *, twice: bool = False
+    backend: str,
+    device: str,
+    cases: Iterable[str],
+    timeout_s: float,
+    *,
+    twice: bool = False,
+    cache_bytes: int | None = None,
 ) -> Iterator[Trial]:
     """A Trial per case, in order. A case that hangs or kills the worker costs that case alone.
 
-    twice: each case is run again on the same inputs and must give the same bits.
+    twice: each case is run again on the same inputs and must give the same bits. cache_bytes: of
+    the device's last-level cache, where what passes is to be timed; None: nothing is.
     """
-    words = (backend, device, *(("twice",) if twice else ()))
+    timed = () if cache_bytes is None else (f"timed={cache_bytes}",)
+    words = (backend, device, *(("twice",) if twice else ()), *timed)
     return answers(lambda: Worker(*words), cases, timeout_s)
 
 

@@ -133,11 +133,23 @@ def refuse_untaken(cases: Iterable[Case], backends: Sequence[Backend]) -> None:
         raise InputError(f"{one}: none of {names} computes {_op(one)}")
 
 
-def run_plan(plan: Plan, timeout_s: float, *, twice: bool = False) -> Iterator[Trial]:
-    """Every trial of a plan: the refused ones, then the run ones as they end."""
+def run_plan(
+    plan: Plan, timeout_s: float, *, twice: bool = False, cache_bytes: int | None = None
+) -> Iterator[Trial]:
+    """Every trial of a plan: the refused ones, then the run ones as they end.
+
+    cache_bytes: as in attnctl.run.try_cases.
+    """
     yield from plan.refused
     if plan.runnable:
-        yield from try_cases(plan.backend, plan.device, plan.runnable, timeout_s, twice=twice)
+        yield from try_cases(
+            plan.backend,
+            plan.device,
+            plan.runnable,
+            timeout_s,
+            twice=twice,
+            cache_bytes=cache_bytes,
+        )
 
 
 def summary(plan: Plan, trials: Iterable[Trial]) -> BackendTrials:

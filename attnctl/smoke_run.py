@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,76 +20,22 @@ from attnctl.smoke import (
     summary,
     with_imports,
 )
-from attnctl.smoke_place import read_place
+from attnctl.smoke_place import Place, read_place
+from attnctl.smoke_request import Request
 from attnctl.smoke_streams import run_plans_here
-from attnctl.trials import Ready, SmokeReport, Trial
-
-LONGEST_CASE_S = 86_400.0
-"""A day: the system's timers take no number much larger."""
+from attnctl.trials import Ceiling, Ready, SmokeReport, Trial
 
 CASE_S, COMPILE_S, EVERY_KNOB_S = 60.0, 300.0, 7200.0
 """Limits of one case where the user names none; a compiler's worst passes take a minute."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for, in the words of the command line."""
-
-    every: bool = False
-    backends: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
-    cases: tuple[str, ...] = ()
-    model: str | None = None
-    device: str | None = None
-    quick: bool = False
-    twice: bool = False
-    timeout_s: float | None = None
-    listing: bool = False
-    targets: str | None = None
-    baseline: str | None = None
-    most_spills_bytes: int | None = None
-    every_knob: bool = False
-
-
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was found to make sense."""
+    """A run that was found to make sense. machine: of one whose kernels run."""
 
     request: Request
     plans: tuple[Plan, ...]
     baseline: SmokeReport | None = None
-
-
-def refuse(request: Request) -> None:
-    """InputError where the options contradict each other or leave out what a run needs."""
-    if request.every and request.backends:
-        raise InputError("smoke: --all and --backend name different runs: leave out one of them")
-    named = request.every or request.backends or request.targets is not None
-    if not named and not request.listing:
-        raise InputError("smoke: name a --backend, or say --all for every one with kernels")
-    if request.timeout_s is not None and not 0 < request.timeout_s <= LONGEST_CASE_S:
-        raise InputError(  # not-a-number is refused too
-            f"--timeout {request.timeout_s:g}: must be more than 0 and at most "
-            f"{LONGEST_CASE_S:g} seconds"
-        )
-    if request.cases and request.model is not None:
-        raise InputError("smoke: --case and --model name different cases: leave out one of them")
-    _refuse_mixed(request)
-
-
-def _refuse_mixed(request: Request) -> None:
-    """InputError for an option of a compilation in a run, and the other way round."""
-    compiling = request.targets is not None
-    for option, given, wants in (
-        ("--baseline", request.baseline is not None, True),
-        ("--spills", request.most_spills_bytes is not None, True),
-        ("--every-knob", request.every_knob, True),
-        ("--device", request.device is not None, False),
-        ("--determinism", request.twice, False),
-    ):
-        if given and compiling is not wants:
-            word = "needs --compile-for" if wants else "does not go with --compile-for"
-            raise InputError(f"smoke: {option} {word}: compiled kernels are not run")
-    if request.most_spills_bytes is not None and request.most_spills_bytes < 0:
-        raise InputError(f"--spills {request.most_spills_bytes}: must be 0 or more bytes")
+    machine: Machine | None = None
 
 
 def prepare(request: Request) -> Prepared:
@@ -110,10 +56,35 @@ def prepare(request: Request) -> Prepared:
         from attnctl.smoke_quick import quick
 
         plans = quick(plans)
+    if request.perf and not request.cases:
+        plans = _with_serving(request, plans, backends, machine, place)
     if request.every and (request.ops or request.model is not None):
         # of the others nothing was asked
         plans = [one for one in plans if one.runnable or one.refused] or plans
-    return Prepared(request=request, plans=tuple(plans))
+    earlier = None
+    if request.baseline is not None:
+        from attnctl.perf.run import read_times
+
+        earlier = read_times(request.baseline)
+    return Prepared(request=request, plans=tuple(plans), baseline=earlier, machine=machine)
+
+
+def _with_serving(
+    request: Request,
+    plans: Sequence[Plan],
+    backends: Sequence[Backend],
+    machine: Machine,
+    place: Place | None,
+) -> list[Plan]:
+    from attnctl.perf.run import with_serving
+
+    named = {one.name: one for one in backends}
+    return with_serving(
+        plans,
+        None if request.model is None else _cases(request),
+        request.ops,
+        lambda name, cases: plan(named[name], machine, cases, place),
+    )
 
 
 def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepared:
@@ -146,21 +117,46 @@ def run(prepared: Prepared) -> SmokeReport:
 
     said: list[Ready] = []
     trials: list[list[Trial]] = [[] for _ in prepared.plans]
-    with ended_by_signals(), LiveTable(prepared.plans) as live:
-        for place, trial in _trials(prepared, said):
-            trials[place].append(trial)
-            live.note(place, trial)
+    with ended_by_signals():
+        ceilings = _ceilings(prepared)
+        with LiveTable(prepared.plans) as live:
+            for place, trial in _trials(prepared, said, ceilings):
+                trials[place].append(trial)
+                live.note(place, trial)
         results = [summary(one, kept) for one, kept in zip(prepared.plans, trials, strict=True)]
-        if prepared.request.targets is None:
-            return report(with_imports(results))
-    return _compiled(prepared, report(results), said)
+        if prepared.request.targets is not None:
+            return _compiled(prepared, report(results), said)
+        results = with_imports(results)
+        if not prepared.request.perf:
+            return report(results)
+        from attnctl.perf.ceilings import highest
+        from attnctl.perf.run import timed_report
+
+        ceilings = highest(ceilings, _ceilings(prepared))
+        limit_s = prepared.request.timeout_s or CASE_S
+        return timed_report(prepared, report(results), ceilings, limit_s)
 
 
-def _trials(prepared: Prepared, said: list[Ready]) -> Iterator[tuple[int, Trial]]:
+def _ceilings(prepared: Prepared) -> dict[str, Ceiling]:
+    """Of the devices whose kernels are timed; none where times were not asked for."""
+    if not prepared.request.perf or prepared.machine is None:
+        return {}
+    from attnctl.perf.ceilings import measure, timed_devices
+
+    return measure(timed_devices(prepared.plans), prepared.machine)
+
+
+def _trials(
+    prepared: Prepared, said: list[Ready], ceilings: Mapping[str, Ceiling]
+) -> Iterator[tuple[int, Trial]]:
     request = prepared.request
     if request.targets is None:
         yield from run_plans_here(
-            prepared.plans, request.timeout_s or CASE_S, _children(), twice=request.twice
+            prepared.plans,
+            request.timeout_s or CASE_S,
+            _children(),
+            twice=request.twice,
+            ceilings=ceilings,
         )
         return
     from attnctl.compiling.run import run_plans

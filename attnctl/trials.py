@@ -28,10 +28,52 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     triton: str = ""
 
 
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device does at most, as measured before and after a run that times, the better one.
+
+    read_gbps: 10^9 bytes a second that a reduction reads. matrix_gflops: 10^9 operations a second
+    of a large product, in bfloat16 on a GPU and float32 on a processor. cache_bytes: of the
+    last-level cache. torch, triton, driver: versions, "" where there is none.
+    """
+
+    device: str
+    read_gbps: float
+    matrix_gflops: float
+    cache_bytes: int = 0
+    torch: str = ""
+    triton: str = ""
+    driver: str = ""
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the case's call takes, and how near that is to what the device can do.
+
+    median_us, iqr_us: over `runs` samples, the calls in turns over `copies` of all tensors. clock:
+    "wall", "process" (one thread's processor time), "events" (a GPU's stream) or "graph" (those
+    around replays of a CUDA graph).
+    bytes, flops: the least that the case needs. gbps, gflops: those over the time. floor_us: the
+    longer of the two at the device's ceilings, bound: which one it is; share: floor over time.
+    """
+
+    median_us: float
+    iqr_us: float
+    runs: int
+    copies: int
+    clock: str
+    bytes: float = 0.0
+    flops: float = 0.0
+    gbps: float = 0.0
+    gflops: float = 0.0
+    floor_us: float = 0.0
+    bound: Literal["", "memory", "arithmetic"] = ""
+    share: float = 0.0
+
+
 class Trial(msgspec.Struct, frozen=True):
     """One case on one backend.
 
     reasons: the unmet rules of an unsupported case. launches: what was compiled for the case.
+    timing: of a case that passed, where times were asked for and the device itself ran it.
     """
 
     case: str
@@ -41,6 +83,7 @@ class Trial(msgspec.Struct, frozen=True):
     comparison: Comparison | None = None
     reasons: tuple[Finding, ...] = ()
     launches: tuple[Launched, ...] = ()
+    timing: Timing | None = None
 
 
 class BackendTrials(msgspec.Struct, frozen=True):
@@ -66,8 +109,9 @@ class BackendTrials(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What one launch, or one case, became since a baseline.
 
-    kernel: "" where it is the case as a whole. what: a field of Launched, or "status". worse: it
-    fails now, spills more, or lost its matrix instructions.
+    kernel: "" where it is the case as a whole. what: a field of Launched, "status", "median_us", or
+    a field of Ceiling, with neither backend nor case. worse: it fails now, spills more, lost its
+    matrix instructions, or is slower.
     """
 
     target: str
@@ -84,11 +128,14 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison with an earlier run. same: cases in both in which nothing changed.
 
     added, gone: cases of this run alone, and of the earlier one alone on the targets of both.
+    slower_percent: where times were compared, by how much one must have changed to count.
     """
 
     path: str
     torch: str
     triton: str
+    driver: str = ""
+    slower_percent: float | None = None
     changes: tuple[Change, ...]
     same: int = 0
     added: int = 0
@@ -102,13 +149,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run. exit_code: 0 good; 1 a case is bad, nothing ran, or a baseline was better.
 
-    torch, triton: versions of a cross-compilation.
+    torch, triton: versions of a cross-compilation. perf: times were asked for; ceilings: of each
+    device that they were taken on.
     """
 
     schema: str = "attnctl.smoke/1"
     torch: str = ""
     triton: str = ""
     backends: tuple[BackendTrials, ...]
+    perf: bool = False
+    ceilings: tuple[Ceiling, ...] = ()
     baseline: Baseline | None = None
     exit_code: int
 

@@ -12,7 +12,7 @@ import sys
 import time
 from importlib.util import find_spec
 from threading import Thread
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -23,7 +23,9 @@ NO_NUMPY = "Triton's interpreter computes with NumPy, which is not installed: pi
 
 
 def main(arguments: list[str]) -> int:
-    """backend, device ("cpu", "cuda:1", "xpu", "interpret", ...), and "twice" for determinism.
+    """backend, device ("cpu", "cuda:1", "xpu", "interpret", ...), and what is wanted besides.
+
+    "twice" for determinism; "timed=N" to time what passes, N bytes being in the last-level cache.
 
     Or "import" and names of backends: answers for each whether its kernels can be imported.
     """
@@ -31,23 +33,25 @@ def main(arguments: list[str]) -> int:
     if arguments[0] == "import":
         _import_each(arguments[1:], answers)
         return 0
-    backend, device = arguments[:2]
-    _settle(device)
+    (backend, device), more = arguments[:2], arguments[2:]
+    cache = next((int(one.partition("=")[2]) for one in more if one.startswith("timed=")), None)
+    _settle(device, alone=cache is not None)
     if device == "interpret" and find_spec("numpy") is None:
         say(answers, Ready(ok=False, detail=NO_NUMPY))
         return 1
     try:
-        _serve(backend, device, answers, twice="twice" in arguments[2:])
+        _serve(backend, device, answers, twice="twice" in more, cache_bytes=cache)
     except Exception as error:  # the parent turns it into a sentence
         say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
 
 
-def _settle(device: str) -> None:
+def _settle(device: str, *, alone: bool) -> None:
     """What torch and triton read of the environment when they are imported."""
-    # small cases side by side: threads that spin while they wait take the others' processors
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if not alone:
+        # small cases side by side: threads that spin while they wait take the others' processors
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
         # the interpreter is one thread of Python: others of torch would only wait beside it
@@ -76,15 +80,15 @@ def _import_each(backends: list[str], answers: IO[bytes]) -> None:
             say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
 
 
-def _serve(backend: str, device: str, answers: IO[bytes], *, twice: bool) -> None:
+def _serve(
+    backend: str, device: str, answers: IO[bytes], *, twice: bool, cache_bytes: int | None
+) -> None:
     import torch
 
-    from attnctl.compare import same_again
-    from attnctl.ops.case import split_case
-    from attnctl.ops.catalog import case_of, try_case
+    from attnctl.perf.noting import Noting
     from attnctl.runtime import open_backend
 
-    runtime = open_backend(backend)
+    runtime = open_backend(backend) if cache_bytes is None else Noting(open_backend(backend))
     place = "cpu" if device in ("cpu", "interpret") else device
     version = str(torch.__version__)
     say(answers, Ready(ok=True, detail=f"torch {version}", torch=version))
@@ -92,16 +96,29 @@ def _serve(backend: str, device: str, answers: IO[bytes], *, twice: bool) -> Non
         text = line.strip()
         start = time.perf_counter()
         try:
-            case = case_of(*split_case(text))
-            comparison = try_case(runtime, case, place)
-            if twice and comparison.verdict == "pass":
-                comparison = same_again(comparison, try_case(runtime, case, place))
-            status: Status = "pass" if comparison.verdict == "pass" else "wrong"
-            trial = Trial(text, status, 0.0, comparison.detail, comparison)
+            trial = _tried(runtime, text, place, twice)
+            if cache_bytes is not None and trial.status == "pass":
+                from attnctl.perf.clock import timing_of
+
+                found = timing_of(runtime, text, place, cache_bytes)
+                trial = msgspec.structs.replace(trial, timing=found)
         except Exception as error:  # one case's error is that case's result
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
         seconds = time.perf_counter() - start
         say(answers, msgspec.structs.replace(trial, seconds=seconds))
+
+
+def _tried(runtime: Any, text: str, place: str, twice: bool) -> Trial:
+    from attnctl.compare import same_again
+    from attnctl.ops.case import split_case
+    from attnctl.ops.catalog import case_of, try_case
+
+    case = case_of(*split_case(text))
+    comparison = try_case(runtime, case, place)
+    if twice and comparison.verdict == "pass":
+        comparison = same_again(comparison, try_case(runtime, case, place))
+    status: Status = "pass" if comparison.verdict == "pass" else "wrong"
+    return Trial(text, status, 0.0, comparison.detail, comparison)
 
 
 def _end_with(parent: int) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from attnctl.tune.bench import Child, WorkerBench
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Verdict
+from attnctl.tune.offers import offers
 from attnctl.tune.settings import BLOCK_SIZE
 
 TOGETHER = 12
@@ -74,15 +75,18 @@ class AheadBench:
     def judge(self, tasks, limit_s, jobs, path):
         """Judges what these tasks may run: how many in time, and how many not.
 
+        tasks: by how many settings of a backend are asked for.
+
         The likely settings of all of them first, of those prefill, whose kernels take the longest.
         path: a file of verdicts, which is added to as they come.
         """
         asked = {}
-        for task in tasks:
-            for turn, one in _turns(candidates_of(task, self)):
-                key = _key(task.work, one)
-                if key not in asked or turn < asked[key][0]:
-                    asked[key] = turn, task, one
+        for self.most, listed in tasks.items():
+            for task in listed:
+                for turn, one in _turns(candidates_of(task, self)):
+                    key = _key(task.work, one)
+                    if key not in asked or turn < asked[key][0]:
+                        asked[key] = turn, task, one
         left = [(key, *rest) for key, rest in asked.items() if key not in self.verdicts]
         left.sort(key=_turn)
         queue, lock, end = deque(left), threading.Lock(), time.monotonic() + limit_s
@@ -126,18 +130,14 @@ def _turn(one):
 
 def candidates_of(task, bench):
     """Every backend with every setting that the bench offers: place, candidate."""
-    found = []
-    for rival in task.rivals:
-        work = msgspec.structs.replace(task.work, page=rival.page)
-        settings = bench.settings(work, rival.backend)
-        if isinstance(settings, Verdict):
-            print(f"   {rival.backend}: {settings.detail}", flush=True)
-            continue
-        for place, one in enumerate(settings):
-            page = int(one.knobs.get(BLOCK_SIZE, rival.page))
-            asked = Candidate(backend=rival.backend, knobs=one.knobs, kernel=one.kernel, page=page)
-            found.append((place, asked))
-    return found
+    offered, faults = offers(task, bench)
+    for name, one in faults.items():
+        print(f"   {name}: {one.detail}", flush=True)
+    return [
+        (place, offer.candidate(setting))
+        for offer in offered
+        for place, setting in enumerate(offer.settings)
+    ]
 
 
 def compiled():

@@ -7,9 +7,10 @@
 
 For each layer shape a grid is tuned (or --profile holds it), then every eligible backend runs with
 every valid setting at points between the grid's; the fastest of them, the profile's pick and the
-untuned default are timed again in turns. Regret is the pick's time over the fastest's. --repeat:
-the same grid is tuned twice: where the winners differ, they are timed in turns. Nothing is pruned
-here. Rows are written as they come, so that a run that is cut short keeps what it has.
+untuned default are timed again in turns, until their medians are known. Regret is the pick's time
+over the fastest's. --repeat: the same grid is tuned twice: where the winners differ, they are timed
+in turns. Nothing is pruned here. Rows are written as they come, so that a run that is cut short
+keeps what it has.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import msgspec
 from ahead import candidates_of
@@ -39,7 +40,7 @@ from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
-from attnctl.tune.noise import levelled
+from attnctl.tune.noise import error_us, levelled
 from attnctl.tune.race import Entrant
 from attnctl.tune.run import run_tasks
 from attnctl.tune.search import Judge
@@ -48,7 +49,8 @@ from attnctl.tune.settings import BLOCK_SIZE
 from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
-FIRST_ROUNDS, LAST_ROUNDS, LAST = 3, 30, 6
+FIRST_ROUNDS, LAST_ROUNDS, LAST, ALIKE = 3, 30, 6, 3
+AGAIN, QUIET = 4, 0.005
 PAIRS = 120
 
 OFF_GRID = {
@@ -56,12 +58,14 @@ OFF_GRID = {
     "large": (
         ("decode", 3, 700, 1),
         ("decode", 7, 3000, 1),
+        ("prefill", 1, 300, 300),
         ("decode", 20, 1500, 1),
+        ("prefill", 1, 3000, 3000),
         ("decode", 36, 6000, 1),
         ("decode", 150, 600, 1),
-        ("prefill", 1, 300, 300),
-        ("prefill", 1, 3000, 3000),
         ("prefill", 2, 6000, 512),
+        ("decode", 12, 2000, 1),
+        ("prefill", 3, 1000, 1000),
     ),
     "small": (
         ("decode", 1, 300, 1),
@@ -87,20 +91,26 @@ class Quiet:
 
 
 def pick_of(task, table):
-    """The candidate that the profile names for this point."""
+    """The candidate that the profile names for this point, on the cache that it names for all.
+
+    A layer has one cache, whose size of blocks is the table's, whatever the point's knobs say.
+    """
     load = task.load
     pick = table.pick(load.phase, load.batch, load.context, load.query)
-    page = {rival.backend: rival.page for rival in task.rivals}[pick.backend]
-    return pick, Candidate(
-        backend=pick.backend,
-        knobs=dict(pick.knobs),
-        kernel=pick.kernel,
-        page=int(pick.knobs.get(BLOCK_SIZE, page)),
-    )
+    rival = {rival.backend: rival for rival in task.rivals}[pick.backend]
+    page, knobs = table.block_size or rival.page, dict(pick.knobs)
+    knobs.pop(BLOCK_SIZE, None)
+    if page != rival.page:
+        knobs[BLOCK_SIZE] = page
+    return pick, Candidate(backend=pick.backend, knobs=knobs, kernel=pick.kernel, page=page)
 
 
 def exhaust(task, bench, judge, table, end):
-    """One row: the pick, the default and the fastest of all, timed in turns."""
+    """One row: the pick, the default and the fastest of all and of the pick's size of blocks.
+
+    They are timed in turns, in the same rounds.
+    """
+    begin = time.monotonic()
     pick, chosen = pick_of(task, table)
     default = Candidate(backend=task.rivals[0].backend, page=task.rivals[0].page)
     asked = [Entrant(one, place, 0.0) for place, one in candidates_of(task, bench)]
@@ -118,9 +128,10 @@ def exhaust(task, bench, judge, table, end):
         for key in faults:
             everything.pop(key, None)
     ranked = sorted(first, key=first.__getitem__)
-    last = [everything[key] for key in dict.fromkeys((*ranked[:LAST], chosen.key, default.key))
-            if key in everything]  # fmt: skip
-    times = levelled(bench.time(task.work, last, LAST_ROUNDS)[0])
+    alike = [key for key in ranked if everything[key].page == chosen.page]
+    finalists = dict.fromkeys((*ranked[:LAST], *alike[:ALIKE], chosen.key, default.key))
+    last = [everything[key] for key in finalists if key in everything]
+    times = levelled(_last_times(task, bench, last, chosen.key))
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -129,6 +140,8 @@ def exhaust(task, bench, judge, table, end):
         print(f"   {chosen.key} could not be timed", flush=True)
         return "failed"
     best = min(chosen_by, key=chosen_by.__getitem__)
+    alike = [key for key in chosen_by if everything[key].page == chosen.page]
+    same = min(alike, key=chosen_by.__getitem__)
     return {
         "shape": str(task.shape),
         "point": str(task.load),
@@ -139,9 +152,33 @@ def exhaust(task, bench, judge, table, end):
         "pick_us": final.get(chosen.key),
         "best": best,
         "best_us": final[best],
+        "same_page": same,
+        "same_page_us": final[same],
         "default": default.key,
         "default_us": final.get(default.key),
+        "seconds": round(time.monotonic() - begin, 2),
     }
+
+
+def _last_times(task, bench, last, chosen):
+    """The times of the last rounds, run again until the pick's and the fastest's are well known."""
+    times = bench.time(task.work, last, LAST_ROUNDS)[0]
+    for _ in range(AGAIN):
+        level = levelled(times)
+        told = [one for key, one in level.items() if key == chosen]
+        told.append(min(level.values(), key=median))
+        # each half of the rounds tells by itself
+        if all(error_us(_spread(one), len(one) / 2) <= QUIET * median(one) for one in told):
+            break
+        more = bench.time(task.work, last, LAST_ROUNDS)[0]
+        times = {key: found + more[key] for key, found in times.items() if key in more}
+    return times
+
+
+def _spread(times):
+    """The interquartile range."""
+    low, _, high = quantiles(times, n=4)
+    return high - low
 
 
 def _counts(names):
@@ -165,6 +202,10 @@ def summary(rows):
 
     print(f"{len(rows)} points off the grid over {len(shapes)} shapes, {least} settings at least")
     print(said("regret of the profile's picks", regrets))
+    sized = [row["same_page_us"] / row["best_us"] for row in rows]
+    print(said("  of which for one size of the cache's blocks at all points", sized))
+    knobs = [row["pick_us"] / row["same_page_us"] for row in rows if row["pick_us"]]
+    print(said("  and for backend and knobs of another point", knobs))
     print(said("regret of the untuned defaults", untuned), flush=True)
 
 

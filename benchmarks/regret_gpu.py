@@ -2,7 +2,7 @@
 
     python benchmarks/regret_gpu.py --model config.json [--model ...] [--tune-only config.json ...]
         [--backend NAME ...] [--most 64] [--jobs N] [--ahead 120s] [--tune 60s] [--regret 120s]
-        [--repeat 30s] --out FOLDER
+        [--repeat 30s] [--others 30s] --out FOLDER
 
 First every candidate is compiled and judged, side by side on all processor cores; then each model
 is tuned as `attnctl tune` does, then benchmarks/regret.py measures the points between the grid's
@@ -10,7 +10,7 @@ with every candidate, then points of the first model's grid are tuned twice. --m
 backend that the tunes may try at a point, the likely ones; they are measured against all that there
 are. What is not compiled when --ahead ends is left out of all. --tune bounds the tune of each layer
 shape, --regret all points off the grid, --repeat the two tunes. The models of --tune-only are tuned
-at the end. Everything is written as it comes.
+at the end, a layer shape in --others. Everything is written as it comes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -77,44 +78,46 @@ class Run:
         )
         return found.tasks
 
-    def grid(self):
+    def grid(self, count=None):
+        """The workload's points; count: about as many of them, evenly over both phases."""
         loads = read_workload(self.arguments.workload)
-        count = self.arguments.points
-        return loads[:: max(1, len(loads) // count)][:count] if count else loads
+        count = self.arguments.points if count is None else count
+        step = max(1, round(len(loads) / count)) if count else 1
+        phases = [[one for one in loads if one.phase == phase] for phase in ("decode", "prefill")]
+        return tuple(one for phase in phases for one in phase[::step])
 
 
 def ahead(run):
     arguments = run.arguments
-    tasks = [
-        task
-        for model in (*arguments.model, *(arguments.tune_only or ()))
-        for task in run.tasks(model, run.grid())
-    ]
+    tasks = {arguments.all: [], arguments.most: []}
     for model in arguments.model:
-        tasks += run.tasks(model, off_grid(arguments), ("paged",))
+        tasks[arguments.all] += run.tasks(model, off_grid(arguments), ("paged",))
+        tasks[arguments.all] += run.tasks(model, run.grid())
+    for model in arguments.tune_only or ():
+        tasks[arguments.most] += run.tasks(model, run.grid(arguments.fewer))
     limit = seconds(arguments.ahead, "--ahead")
-    run.bench.most = run.arguments.all
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
     run.say(f"judged ahead: {done}, of which {faults} cannot win; {left} left out")
 
 
 def tunes(run):
-    _tuned(run, run.arguments.model)
+    _tuned(run, run.arguments.model, run.grid(), run.arguments.tune)
 
 
 def others(run):
     """The models of --tune-only, last of all: what matters less when the time is short."""
-    _tuned(run, run.arguments.tune_only or ())
+    arguments = run.arguments
+    _tuned(run, arguments.tune_only or (), run.grid(arguments.fewer), arguments.others)
 
 
-def _tuned(run, models):
-    budget = seconds(run.arguments.tune, "--tune")
+def _tuned(run, models, loads, budget):
+    budget = seconds(budget, "the budget of a layer shape")
     run.bench.most = run.arguments.most
     for model in models:
         name = f"{Path(model).stem}.json"
-        shapes = len({task.shape_key for task in run.tasks(model, run.grid())})
-        asked = run.request(model, run.grid(), name, budget * shapes)
+        shapes = len({task.shape_key for task in run.tasks(model, loads)})
+        asked = run.request(model, loads, name, budget * shapes)
         report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
         for failure in report.failures:
@@ -139,13 +142,19 @@ def regrets(run):
 
 
 def _between(run):
-    """Points between the grid's, shape by shape, with the profile that was tuned for them."""
+    """Points between the grid's with the profile that was tuned for them, shapes in turns.
+
+    So that a time that ends leaves each shape about as many points as another.
+    """
+    shapes = {}
     for model in run.arguments.model:
         path = run.folder / f"{Path(model).stem}.json"
         if path.exists():
             profile = read_profile(path)
             for task in run.tasks(model, off_grid(run.arguments), ("paged",)):
-                yield task, profile
+                shapes.setdefault(task.shape_key, []).append((task, profile))
+    for turn in zip_longest(*shapes.values()):
+        yield from (one for one in turn if one is not None)
 
 
 def repeats(run):
@@ -191,6 +200,7 @@ def main():
     parser.add_argument("--backend", action="append")
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
+    parser.add_argument("--fewer", type=int, help="as --points, for the models of --tune-only")
     parser.add_argument("--off", help="a workload file of the points off the grid")
     parser.add_argument("--most", type=int, default=64)
     parser.add_argument("--all", type=int, default=0, help="as --most, for what they meet; 0: all")
@@ -201,6 +211,7 @@ def main():
         ("tune", "60s"),
         ("regret", "120s"),
         ("repeat", "30s"),
+        ("others", "30s"),
     ):
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--stages", default=",".join(STAGES))

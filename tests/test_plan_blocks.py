@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 import attnctl
+from attnctl.exits import InputError
 from attnctl.layer import Options, layer_of
 from attnctl.model import read_model
 from attnctl.plans import LayerPlan
 from attnctl.profile.document import key_of, shape_of
 from attnctl.profile.pick import Table
 from attnctl.profile.values import Entry, Point, Profile, Timing
+from attnctl.registry import Registry, load
 from tests.commands.running import LLAMA
 from tests.profile.factory import machine
 
@@ -77,3 +82,41 @@ def test_a_size_that_the_user_names_is_kept() -> None:
 def test_a_size_that_the_backend_does_not_take_is_passed_over() -> None:
     """CPU_ATTN takes multiples of 32: a profile cannot make it take another."""
     assert planned(entry(40)).block_size == 32
+
+
+class Narrow:
+    """A runtime that lays out the same blocks as CPU_ATTN, and none of more than 64 tokens."""
+
+    def cache_shape(
+        self, blocks: int, size: int, kv_heads: int, width: int, width_v: int | None = None
+    ) -> tuple[int, ...]:
+        if size > 64:
+            raise InputError(f"NARROW: block_size must be 64 at most; it is {size}")
+        return (blocks, size, kv_heads, width + (width_v or width))
+
+
+def beside_narrow(found: Entry) -> attnctl.Plan:
+    """The plan of a registry in which NARROW is eligible too, after CPU_ATTN."""
+    module = ModuleType("narrow.kernel")
+    module.RUNTIME = Narrow()  # type: ignore[attr-defined]
+    sys.modules["narrow"], sys.modules["narrow.kernel"] = ModuleType("narrow"), module
+    try:
+        own = load().get("CPU_ATTN")
+        assert own is not None
+        narrow = msgspec.structs.replace(own, name="NARROW", module="narrow", ranks=())
+        here = machine("zen3")
+        profile = Profile(name="p", key=key_of(here, None), entries=(found,))
+        return attnctl.plan(LLAMA, here, profile=profile, registry=Registry((own, narrow)))
+    finally:
+        del sys.modules["narrow"], sys.modules["narrow.kernel"]
+
+
+def test_a_backend_that_does_not_take_the_profiles_size_is_left_out() -> None:
+    """It would be handed a cache that it cannot read; the notes say so."""
+    assert beside_narrow(entry(64)).notes == ()
+    plan = beside_narrow(entry(128))
+    assert plan[0].block_size == 128
+    assert plan.notes == (
+        "NARROW takes no cache with 128 tokens in a block, which the profile asks for, and is left "
+        "out",
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 EXAMPLES = """\b
 Examples:
@@ -66,6 +66,6 @@ def command(
 
 def _quick() -> "Request":
     """Smoke's quick run of every backend."""
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
     return Request(every=True, quick=True)

@@ -4,16 +4,11 @@ Reads a config.json, decides for each group of layers, and shows every requireme
 rejected backend failed: what it wanted, what was found, and what would help.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnctl.completing import backends, machines
-
-if TYPE_CHECKING:
-    from attnctl.machine import Machine
-    from attnctl.profile.shelf import Shelf
-    from attnctl.sensitivity import Ask
 
 EXAMPLES = """\b
 Examples:
@@ -45,7 +40,7 @@ def command(
             "--machine",
             metavar="NAME|FILE|all",
             autocompletion=machines,
-            help="Another machine than this one. Repeatable.",
+            help="Another machine, or an arch (sm_121, gfx1151). Repeatable.",
         ),
     ] = None,
     assume_installed: Annotated[
@@ -153,17 +148,20 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="The whole answer as JSON.")] = False,
 ) -> None:
+    from os import environ
+
     from attnctl.answer import answers, with_device
+    from attnctl.engines.asked import asked_version, backends_and_environment
     from attnctl.exits import InputError
+    from attnctl.machines import these
     from attnctl.model import read_model
     from attnctl.options import backend_name, read_options
+    from attnctl.profile.places import shelf
     from attnctl.registry import load
     from attnctl.shown import check_shown, show, show_arguments, show_rows
 
-    version = _engine(
-        "vllm" if (vllm_args or engine_env) and not engine else engine, engine_version
-    )
-    backends, environment = _engine_asked(version, engine_env, live=not machine)
+    version = asked_version(engine, engine_version, implied=bool(vllm_args or engine_env))
+    backends, environment = backends_and_environment(version, engine_env, live=not machine)
     registry = load()
     options = read_options(
         registry,
@@ -182,11 +180,16 @@ def command(
     if model.count("-") > 1:
         raise InputError("--model -: standard input can be read once; name files for the others")
     specs = [read_model(path) for path in model]
-    named = [found for name in machine or (None,) for found in _machines(name)]
+    named = [found for name in machine or (None,) for found in these(name)]
     machines, left_out = with_device(named, device)
     added = {"--explain": explain, "--what-if": what_if, "--map": mapped, "--sweep": sweep}
     shown = [option for option, given in added.items() if given]
     check_shown(shown, len(specs) * len(named) > 1, vllm_args, json, csv)
+    ask = None
+    if sweep is not None:
+        from attnctl.sweep_ask import read_ask
+
+        ask = read_ask(sweep)
     reports = tuple(
         answers(
             specs,
@@ -196,9 +199,9 @@ def command(
             assume_installed=assume_installed,
             what_if=what_if,
             device=device,
-            profiles=_profiles(profile),
+            profiles=shelf(profile, environ),
             mapped=mapped,
-            sweep=None if sweep is None else _ask(sweep),
+            sweep=ask,
             engine=version,
             environment=environment,
         )
@@ -208,58 +211,3 @@ def command(
     if vllm_args:
         raise typer.Exit(show_arguments(reports, ctx.obj.output, left_out))
     raise typer.Exit(show(reports, ctx.obj.output, explained, json, len(specs), left_out))
-
-
-def _engine(name: str | None, version: str | None) -> str | None:
-    if name is None and version is None:
-        return None
-    from attnctl.engines.report import check_engine
-
-    return check_engine("vllm" if name is None else name, version)
-
-
-def _engine_asked(
-    version: str | None, words: list[str] | None, live: bool
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The engine's own backends, and its environment.
-
-    That is what was said; on this machine also what this process would hand on to the engine.
-    """
-    if version is None:
-        return (), {}
-    from os import environ
-
-    from attnctl.engines.report import engine_backends
-    from attnctl.engines.vllm.environment import read_environment
-
-    return engine_backends(version), read_environment(words or (), environ if live else {})
-
-
-def _profiles(option: str | None) -> "Shelf | None":
-    """The profiles to look in; None where there is no file of any."""
-    from os import environ
-
-    from attnctl.profile.places import any_profile
-
-    if not any_profile(option, environ):
-        return None
-    from attnctl.profile.shelf import Shelf
-
-    return Shelf(option, environ)
-
-
-def _ask(text: str) -> "Ask":
-    from attnctl.sensitivity import read_ask
-
-    return read_ask(text)
-
-
-def _machines(name: str | None) -> "list[Machine]":
-    """This machine for None, every bundled one for "all", else the one of that name or file."""
-    if name is None:
-        from attnctl.probe import probe
-
-        return [probe()]
-    from attnctl import machines
-
-    return [machines.load(one) for one in (machines.names() if name == "all" else (name,))]

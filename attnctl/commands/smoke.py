@@ -4,6 +4,10 @@ Each backend runs in a child process with a time limit per case, so that a kerne
 hangs costs its own case and nothing else. Without a GPU the Triton backends run in Triton's
 interpreter, which proves their algebra and masks; the level that was reached is shown.
 
+With --perf each case that was proven right is timed as well, one after the other, and its time is
+set against the least that this device needs for it; --baseline names what became slower since an
+earlier run. What is interpreted is never timed.
+
 With --compile-for nothing runs: Triton's compiler makes the bundled kernels for GPUs that need not
 be here, and what would not load, would spill or would miss the matrix unit there is bad.
 """
@@ -18,7 +22,7 @@ from attnctl.completing import backends, operations
 
 if TYPE_CHECKING:
     from attnctl.render.output import Output
-    from attnctl.smoke_run import Request
+    from attnctl.smoke_request import Request
 
 EXAMPLES = """\b
 Examples:
@@ -28,12 +32,15 @@ Examples:
   attnctl smoke --all --model config.json --device cuda:1
   attnctl smoke --all --junit smoke.xml --json
   attnctl smoke --self-test
+  attnctl smoke --all --perf --json > before.json
+  attnctl smoke --all --perf --baseline before.json
   attnctl smoke --compile-for sm_90,gfx942 --json > now.json
   attnctl smoke --compile-for all --baseline before.json
 
 \b
 Exit codes: 0 every case that ran passed; 1 one is wrong, failed, crashed or
-hung, nothing ran, or something is worse than the baseline; 2 wrong usage."""
+hung, nothing ran, or something is worse or slower than the baseline; 2 wrong
+usage."""
 
 
 def command(
@@ -81,13 +88,22 @@ def command(
     support: Annotated[
         bool, typer.Option("--support", help="Count what each backend takes and say why not more.")
     ] = False,
+    perf: Annotated[
+        bool, typer.Option("--perf", help="Time what is right, at serving sizes too.")
+    ] = False,
+    slower: Annotated[
+        float | None,
+        typer.Option(metavar="PERCENT", help="How much slower than the baseline is bad: 10."),
+    ] = None,
     compile_for: Annotated[
         str | None,
         typer.Option(metavar="TARGETS", help="Compile for sm_90,gfx942,... instead; all: nine."),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Show what changed since this --json of a compilation."),
+        typer.Option(
+            metavar="FILE", help="What changed since this --json of --perf, or of a compilation."
+        ),
     ] = None,
     spills: Annotated[
         int | None,
@@ -108,7 +124,8 @@ def command(
 ) -> None:
     from attnctl.exits import Exit, InputError
     from attnctl.files import refuse_unwritable, same_file
-    from attnctl.smoke_run import Request, prepare, run
+    from attnctl.smoke_request import Request
+    from attnctl.smoke_run import prepare, run
 
     output = ctx.obj.output
     to_stdout = junit is not None and output.is_at(junit)
@@ -123,6 +140,8 @@ def command(
         twice=determinism,
         timeout_s=timeout,
         listing=listing or support,
+        perf=perf,
+        slower_percent=slower,
         targets=compile_for,
         baseline=baseline,
         most_spills_bytes=spills,
@@ -189,7 +208,7 @@ def _self_test(output: Output, json: bool) -> int:
 def _refuse(request: Request, *, both_to_stdout: bool) -> None:
     """InputError where the options do not make a run."""
     from attnctl.exits import InputError
-    from attnctl.smoke_run import refuse
+    from attnctl.smoke_request import refuse
 
     refuse(request)
     if both_to_stdout:

@@ -20,18 +20,24 @@ Key = tuple[str, str, str]
 
 def read_report(path: str) -> SmokeReport:
     """What an earlier compilation wrote as --json. InputError: the file is not that."""
+    found = decoded_report(path, "--compile-for TARGETS")
+    if not any(backend.level == "compile" for backend in found.backends):
+        raise InputError(f"{path}: nothing in it was compiled; it is of another run of smoke")
+    return found
+
+
+def decoded_report(path: str, options: str) -> SmokeReport:
+    """A report of smoke. options: what writes one of the kind. InputError: the file is none."""
     data = unmarked(read_bytes(path, "report of smoke"), path)
     try:
         found = msgspec.json.decode(data, type=SmokeReport)
     except UNREADABLE as error:
         raise InputError(
             f"{path} is no report of smoke ({error}); "
-            "write one with: attnctl smoke --compile-for TARGETS --json > FILE"
+            f"write one with: attnctl smoke {options} --json > FILE"
         ) from error
     if found.schema != SmokeReport(backends=(), exit_code=0).schema:
-        raise InputError(f"{path} is of schema {found.schema}; compile it anew with this attnctl")
-    if not any(backend.level == "compile" for backend in found.backends):
-        raise InputError(f"{path}: nothing in it was compiled; it is of another run of smoke")
+        raise InputError(f"{path} is of schema {found.schema}; write it anew with this attnctl")
     refuse_repeated(data, path)
     return found
 

@@ -135,6 +135,8 @@ def _parsed(text: str, file: str) -> tuple[object, bool]:
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
         raise InputError(f"{file} is not JSON: {problem.msg} at {where}") from None
-    except ValueError as problem:  # a whole number of more digits than Python converts
-        raise InputError(f"{file} holds a number that cannot be read: {problem}") from None
+    except ValueError:  # a whole number of more digits than Python converts
+        raise InputError(
+            f"{file} holds a whole number of thousands of digits, which no model has: correct it"
+        ) from None
     return data, twice

@@ -151,8 +151,9 @@ def _state_params(state: State) -> Iterator[tuple[str, Params]]:
         }
         yield from _whole("mamba2", params)
     elif state.type == "short_conv":
-        yield from _whole("short_conv", {"channels": state.inner, "width": state.conv_kernel})
-    elif state.type == "linear":
+        channels = state.conv_state[0] if state.conv_state else state.inner
+        yield from _whole("short_conv", {"channels": channels, "width": state.conv_kernel})
+    elif state.type in ("linear", "lightning"):
         yield from _whole("linear", {"heads": state.num_heads, "head_dim": state.head_dim})
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from attnctl.profile.document import shape_of as shape_of
     from attnctl.profile.document import versions_of as versions_of
     from attnctl.profile.hashes import kernel_hashes as kernel_hashes
+    from attnctl.profile.loading import load_profile as load_profile
     from attnctl.profile.match import Match as Match
     from attnctl.profile.order import Order as Order
     from attnctl.profile.order import measured_order as measured_order
     from attnctl.profile.pick import Pick as Pick
     from attnctl.profile.pick import Picker as Picker
     from attnctl.profile.shelf import Shelf as Shelf
-    from attnctl.profile.shelf import load_profile as load_profile
     from attnctl.profile.store import save as save
     from attnctl.profile.values import Entry as Entry
     from attnctl.profile.values import Key as Key
@@ -39,10 +39,11 @@ _HOMES = {
     "canonical": ("encode",),
     "document": ("key_of", "parse", "read_profile", "shape_of", "versions_of"),
     "hashes": ("kernel_hashes",),
+    "loading": ("load_profile",),
     "match": ("Match",),
     "order": ("Order", "measured_order"),
     "pick": ("Pick", "Picker"),
-    "shelf": ("Shelf", "load_profile"),
+    "shelf": ("Shelf",),
     "store": ("save",),
     "values": (
         *("Entry", "Key", "Point", "Profile"),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnctl.profile.shelf import Shelf
 
 VARIABLE = "ATTNCTL_PROFILE"
 NONE = "none"
@@ -47,8 +51,11 @@ def json_files(where: Path) -> tuple[Path, ...]:
         return ()
 
 
-def any_profile(option: str | None, environ: Mapping[str, str]) -> bool:
-    """False where no profile can be found, so that nothing of profiles need be loaded."""
-    if option or environ.get(VARIABLE):
-        return True
-    return bool(user_files(environ) or json_files(bundled_folder()))
+def shelf(option: str | None, environ: Mapping[str, str]) -> Shelf | None:
+    """The profiles to look in; None where there is no file of any, and nothing of it is loaded."""
+    named = option or environ.get(VARIABLE)
+    if not named and not user_files(environ) and not json_files(bundled_folder()):
+        return None
+    from attnctl.profile.shelf import Shelf
+
+    return Shelf(option, environ)

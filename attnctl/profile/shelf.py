@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from attnctl.arguments import refuse_no_index, refuse_other
 from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine
@@ -205,35 +204,3 @@ def _damaged(source: Source, error: str = "") -> ProfileBrief:
         status="damaged",
         error=error or source.error,
     )
-
-
-def load_profile(
-    path: str | None = None,
-    *,
-    machine: Machine | None = None,
-    device: int = 0,
-    environ: Mapping[str, str] | None = None,
-) -> Profile | None:
-    """The live timings for a device of a machine (this one), from all profiles that fit it.
-
-    path: a file that goes before ATTNCTL_PROFILE, the user's and the bundled profiles; "none" for
-    no profile. None where none fits. Raises InputError where a named file does not read, or the
-    machine has no such device.
-    """
-    import os
-
-    from attnctl.registry import load
-
-    if machine is None:
-        from attnctl.probe import probe
-
-        machine = probe()
-    refuse_other("path", path, (str, os.PathLike, type(None)), 'a file, or "none"')
-    refuse_other("machine", machine, Machine, "a Machine, as attnctl.probe() returns")
-    refuse_no_index("device", device)
-    gpus = machine.gpus
-    if not 0 <= device < max(1, len(gpus)):
-        count = max(1, len(gpus))
-        raise InputError(f"device {device}: {machine.name} has {count}, counted from 0")
-    shelf = Shelf(path, os.environ if environ is None else environ)
-    return shelf.fit(machine, gpus[device] if gpus else None, load()).profile

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from collections.abc import Iterator, Sequence
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.exchange import Site
-from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, SURE, TIE, Final, Measured, Out, winner
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Measured, Out, winner
+from attnctl.tune.pages import best_page, tie_of
 from attnctl.tune.tasks import Task
 
-DOUBT = 0.04
-"""The logarithm of the gain of another block size that is believed however much points disagree."""
-
-HOST_TIE = 1.05
-"""On a processor: where a batch's cache comes to lie moves all times of a point alike, which its
-rounds do not show, by a few per cent."""
+LATE = (NOT_JUDGED, NOT_TIMED)
+SUMMED = (*LATE, OTHER_PAGE)
+"""Reasons that are told once with the number of settings, and not for each of them."""
 
 Pair = tuple[Task, Measured]
 
@@ -40,8 +36,7 @@ def assemble(
         found = measured.get(task.key)
         if found is not None:
             by_shape.setdefault(task.shape_key, []).append((task, found))
-    tie = TIE if site.shared_memory_bytes else HOST_TIE
-    entries = [_entry(pairs, kernels, tie) for pairs in by_shape.values()]
+    entries = [_entry(pairs, kernels, tie_of(site)) for pairs in by_shape.values()]
     return Profile(
         name=name,
         key=key,
@@ -67,8 +62,8 @@ def _conditions(site: Site) -> dict[str, int | float | str | bool]:
 
 def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     backends = [rival.backend for rival in pairs[0][0].rivals]
-    pages = {backend: _page(backend, pairs, tie) for backend in backends}
-    points = (_point(task, found, pages) for task, found in pairs)
+    page = best_page([found for _, found in pairs], tie)
+    points = (_point(task, found, page) for task, found in pairs)
     return Entry(
         shape=pairs[0][0].shape,
         points=tuple(point for point in points if point.timings),
@@ -77,58 +72,17 @@ def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     )
 
 
-def _page(backend: str, pairs: list[Pair], tie: float) -> int | None:
-    """The size of a cache block that is best over all points: one cache serves all of them.
-
-    The default's, which is met first, keeps its place unless another is faster beyond the tie, and
-    by more than the points' disagreement lets doubt, or by DOUBT. None: it has no times.
-    """
-    per_point = [
-        _by_page(one for one in found.finals if one.backend == backend) for _, found in pairs
-    ]
-    timed = [
-        (one, task.load.weight) for one, (task, _) in zip(per_point, pairs, strict=True) if one
-    ]
-    pages = [page for page in timed[0][0] if all(page in one for one, _ in timed)] if timed else []
-    if not pages:
-        return None
-
-    def behind(page: int, other: int) -> tuple[float, float]:
-        logs = [math.log(one[page].median_us / one[other].median_us) for one, _ in timed]
-        return _mean(logs, [weight for _, weight in timed])
-
-    best = min(pages, key=lambda page: behind(page, pages[0])[0])
-
-    def keeps(page: int) -> bool:
-        mean, error = behind(page, best)
-        return mean <= max(math.log(tie), min(SURE * error, DOUBT))
-
-    return next(page for page in pages if keeps(page))
-
-
-def _mean(logs: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
-    """The weighted mean and its standard error, from how much they differ."""
-    total = sum(weights)
-    mean = sum(weight * one for one, weight in zip(logs, weights, strict=True)) / total
-    spread = (weight * (one - mean) for one, weight in zip(logs, weights, strict=True))
-    return mean, math.hypot(*spread) / total
-
-
-def _by_page(finals: Iterable[Final]) -> dict[int, Final]:
-    """The winner among each size's finals, the default's size first."""
-    groups: dict[int, list[Final]] = {}
-    for one in finals:
-        groups.setdefault(one.page, []).append(one)
-    return {page: cast("Final", winner(group)) for page, group in groups.items()}
-
-
-def _point(task: Task, found: Measured, pages: dict[str, int | None]) -> Point:
+def _point(task: Task, found: Measured, page: int | None) -> Point:
     load = task.load
-    timings = [
-        timing
-        for rival in task.rivals
-        if (timing := _timing(rival.backend, found, pages[rival.backend])) is not None
-    ]
+    timings, left_out = [], []
+    for rival in task.rivals:
+        timing = _timing(rival.backend, found, page)
+        if timing is not None:
+            timings.append(timing)
+        elif any(one.backend == rival.backend for one in found.finals):
+            # it must not be taken for one that nothing is known of
+            detail = f"not timed with {page} tokens in a block of the cache, which the layers share"
+            left_out.append(Rejected(backend=rival.backend, why="pruned", detail=detail))
     return Point(
         phase=load.phase,
         batch=load.batch,
@@ -136,12 +90,12 @@ def _point(task: Task, found: Measured, pages: dict[str, int | None]) -> Point:
         query=load.query,
         weight=load.weight,
         timings=tuple(timings),
-        rejected=(*_unreached(found), *(_rejected(one) for one in found.out if not _late(one))),
+        rejected=(
+            *left_out,
+            *_unreached(found),
+            *(_rejected(one) for one in found.out if one.detail not in SUMMED),
+        ),
     )
-
-
-def _late(one: Out) -> bool:
-    return one.detail in (NOT_JUDGED, NOT_TIMED)
 
 
 def _rejected(one: Out) -> Rejected:
@@ -155,17 +109,19 @@ def _rejected(one: Out) -> Rejected:
 
 
 def _unreached(found: Measured) -> Iterator[Rejected]:
-    """One for all settings of a backend that the budget left no time for."""
-    counts = Counter(one.backend for one in found.out if _late(one))
-    for backend, count in sorted(counts.items()):
+    """One for all settings of a backend that were left out for one reason."""
+    counts = Counter((one.backend, one.detail in LATE) for one in found.out if one.detail in SUMMED)
+    for (backend, late), count in sorted(counts.items()):
         which = "1 setting" if count == 1 else f"{count} settings"
         detail = f"the budget ended before {which} could be judged and timed"
+        if not late:
+            detail = f"other sizes of the cache's blocks lost at other points: {which} not tried"
         yield Rejected(backend=backend, why="pruned", detail=detail)
 
 
 def _timing(backend: str, found: Measured, page: int | None) -> Timing | None:
     own = [one for one in found.finals if one.backend == backend]
-    best = winner([one for one in own if page is None or one.page == page]) or winner(own)
+    best = winner([one for one in own if one.page == page])
     if best is None:
         return None
     default = next((one.median_us for one in own if one.place == 0), None)

@@ -18,6 +18,7 @@ SURE = 2.0
 
 NOT_JUDGED = "the budget ended before it was judged"
 NOT_TIMED = "the budget ended before it was timed"
+OTHER_PAGE = "its size of the cache's blocks lost at other points"
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +45,17 @@ class Out(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is kept of one point. tried: backend -> settings that were timed."""
+    """Everything that is kept of one point. tried: backend -> settings that were timed.
+
+    pages: sizes of the cache's blocks that were raced here, each with settings of its own.
+    """
 
     shape_key: str
     load: Load
     finals: tuple[Final, ...]
     out: tuple[Out, ...] = ()
     tried: dict[str, int] = {}
+    pages: tuple[int, ...] = ()
 
     def best(self, backend: str | None = None) -> Final | None:
         """The winner within the tie: of one backend, or of all."""

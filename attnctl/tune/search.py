@@ -1,8 +1,9 @@
 """The search at one point: judged candidates, interleaved rounds, the slower ones dropped.
 
 Successive halving: all candidates get a few rounds, the better third of them more, the last few
-the most. Every backend's default and every backend's best stay to the end, so that a profile can
-compare all of them. Within a tie the earlier setting wins, and the default is the first.
+the most. Every backend's default and, for each size of the cache's blocks, its best stay to the
+end, so that a profile can compare all of them. Within a tie the earlier setting wins, and the
+default is the first.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from attnctl.tune.cost import split
-from attnctl.tune.exchange import Bench, Candidate, Verdict
-from attnctl.tune.finals import Measured, Out
-from attnctl.tune.race import Entrant, Race, judged_out
-from attnctl.tune.settings import BLOCK_SIZE
+from attnctl.tune.exchange import Bench, Verdict
+from attnctl.tune.finals import OTHER_PAGE, Measured, Out
+from attnctl.tune.offers import Offer, offers
+from attnctl.tune.race import Entrant, Race, judged_out, musts
 from attnctl.tune.tasks import Task
 
 
@@ -37,12 +36,13 @@ class Judge:
     ) -> tuple[list[Entrant], list[tuple[Entrant, Verdict | None]]]:
         """Those whose outputs are right, and the others with what is known of them.
 
-        Each backend's default is judged however late it is.
+        What must run is judged however late it is.
         """
         scope = _scope(task)
         new = [one for one in entrants if f"{scope} {one.key}" not in self._known]
-        new.sort(key=lambda one: one.place != 0)
-        always = sum(one.place == 0 for one in new)
+        first = musts(entrants)
+        new.sort(key=lambda one: one.key not in first)
+        always = sum(one.key in first for one in new)
         asked = [one.candidate for one in new]
         for candidate, verdict in bench.check(task.work, asked, until, always):
             self._keep(f"{scope} {candidate.key}", verdict)
@@ -77,10 +77,14 @@ def tune_point(
     *,
     budget_s: float | None = None,
     hints: Sequence[str] = (),
+    page: int | None = None,
 ) -> Measured:
-    """The times at one point. budget_s: None tries everything. hints: keys to try first."""
+    """The times at one point. budget_s: None tries everything. hints: keys to try first.
+
+    page: the size of the cache's blocks that is raced, with the defaults; None races all.
+    """
     begin = time.monotonic()
-    entrants, out = _entrants(task, bench, hints)
+    entrants, out = _entrants(task, bench, hints, page)
     until = None if budget_s is None else begin + 0.5 * budget_s
     good, bad = judge.sift(bench, task, entrants, until)
     out += [judged_out(one, verdict) for one, verdict in bad]
@@ -89,49 +93,77 @@ def tune_point(
     # judging that took too long must not leave what it found untimed
     end = None if budget_s is None else max(begin + 0.8 * budget_s, now + 0.25 * budget_s)
     race.run(good, end)
+    raced = dict.fromkeys(one.candidate.page for one in entrants)
     return Measured(
         shape_key=task.shape_key,
         load=task.load,
         finals=tuple(race.finals()),
         out=tuple(sorted(out + race.out, key=_sorting)),
         tried=race.tried(),
+        pages=tuple(raced) if page is None else (page,),
     )
 
 
-def _entrants(task: Task, bench: Bench, hints: Sequence[str]) -> tuple[list[Entrant], list[Out]]:
-    """Candidates in the order of trying: defaults, hints, the others by estimate."""
+def _entrants(
+    task: Task, bench: Bench, hints: Sequence[str], only: int | None
+) -> tuple[list[Entrant], list[Out]]:
+    """Candidates in the order of trying: what must run, hints, the others by estimate.
+
+    Each size of the cache's blocks has its turn, so that a time that ends meets all sizes alike.
+    """
+    offered, faults = offers(task, bench)
+    out = [
+        Out(backend=name, why=one.fault or "error", detail=one.detail)
+        for name, one in faults.items()
+    ]
     found: list[Entrant] = []
-    out: list[Out] = []
-    for rival in task.rivals:
-        work = msgspec.structs.replace(task.work, page=rival.page)
-        settings = bench.settings(work, rival.backend)
-        if isinstance(settings, Verdict):
-            why = settings.fault or "error"
-            out.append(Out(backend=rival.backend, why=why, detail=settings.detail))
-            continue
-        kept, pruned = split(settings, bench.site())
-        places = {id(setting): place for place, setting in enumerate(settings)}
-        for estimate, setting in kept:
-            page = int(setting.knobs.get(BLOCK_SIZE, rival.page))
-            candidate = Candidate(
-                backend=rival.backend, knobs=setting.knobs, kernel=setting.kernel, page=page
-            )
-            found.append(Entrant(candidate, places[id(setting)], estimate))
-        out += [
-            Out(
-                backend=rival.backend,
-                knobs=setting.knobs,
-                kernel=setting.kernel,
-                why="pruned",
-                detail=why,
-            )
-            for setting, why in pruned
-        ]
+    for offer in offered:
+        entrants, ruled_out = _estimated(offer, bench, only)
+        found += entrants
+        out += ruled_out
     rank = {key: place for place, key in enumerate(hints)}
     last = len(rank)
     # among those that promise about as much, the order of the settings counts
-    found.sort(key=lambda e: (e.place != 0, rank.get(e.key, last), _promise(e.estimate_us)))
-    return found, out
+    found.sort(key=lambda e: (rank.get(e.key, last), _promise(e.estimate_us)))
+    first = musts(found)
+    found.sort(key=lambda one: one.key not in first)
+    return _in_turns(found, len(first)), out
+
+
+def _in_turns(entrants: Sequence[Entrant], first: int) -> list[Entrant]:
+    """The first ones as they are, then one of each backend and size after the other."""
+    turns: dict[tuple[str, int], int] = {}
+    order = []
+    for one in entrants[first:]:
+        which = one.candidate.backend, one.candidate.page
+        turns[which] = turns.get(which, 0) + 1
+        order.append((turns[which], one))
+    order.sort(key=lambda each: each[0])
+    return [*entrants[:first], *(one for _, one in order)]
+
+
+def _estimated(offer: Offer, bench: Bench, only: int | None) -> tuple[list[Entrant], list[Out]]:
+    """A backend's candidates with their estimates, and those that are not tried."""
+    backend = offer.rival.backend
+    kept, pruned = split(offer.settings, bench.site())
+    places = {id(setting): place for place, setting in enumerate(offer.settings)}
+    found, ruled_out = [], [(setting, detail) for setting, detail in pruned]
+    for estimate, setting in kept:
+        place = places[id(setting)]
+        if place and only is not None and offer.page(setting) != only:
+            ruled_out.append((setting, OTHER_PAGE))
+        else:
+            found.append(Entrant(offer.candidate(setting), place, estimate))
+    return found, [
+        Out(
+            backend=backend,
+            knobs=setting.knobs,
+            kernel=setting.kernel,
+            why="pruned",
+            detail=detail,
+        )
+        for setting, detail in ruled_out
+    ]
 
 
 def _promise(estimate_us: float) -> int:

@@ -23,10 +23,24 @@ ROOM = 0.6
 
 
 class Rival(msgspec.Struct, frozen=True, kw_only=True):
-    """An eligible backend, with the tokens of a block of the cache that it would be given."""
+    """An eligible backend, with the tokens of a block of the cache that it would be given.
+
+    units: sizes of which a block must be a multiple of one; (): any size will do. fixed: the user
+    named the size, and no other is tried.
+    """
 
     backend: str
     page: int = 0
+    units: tuple[int, ...] = ()
+    fixed: bool = False
+
+    def takes(self, page: int) -> bool:
+        """Whether it may be tried with blocks of so many tokens."""
+        if page == self.page:
+            return True
+        if self.fixed or not self.page:
+            return False
+        return not self.units or any(page % unit == 0 for unit in self.units)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,8 +168,14 @@ def _rivals(
         if backend is None or not candidate.ok or candidate.kernel == "planned":
             continue
         if not backends or candidate.name in backends:
-            page = block_of(backend, layer, platform) or 0
-            found.append(Rival(backend=candidate.name, page=page))
+            found.append(
+                Rival(
+                    backend=candidate.name,
+                    page=block_of(backend, layer, platform) or 0,
+                    units=backend.block_units(platform),
+                    fixed=layer.block_size is not None,
+                )
+            )
     return tuple(found)
 
 

@@ -75,7 +75,7 @@ class Server:
 
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
+            torch.cuda.set_device(self.device.index or 0)
         self.say = say
         self._site: Site | None = None
         self._work: Work | None = None

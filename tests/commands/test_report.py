@@ -17,7 +17,7 @@ import pytest
 from attnctl.bug_report import BugReport, Part, archive, bug_report
 from attnctl.exits import InputError
 from attnctl.private_names import PrivateNames
-from attnctl.smoke_run import Request
+from attnctl.smoke_request import Request
 from tests.commands.running import LLAMA, ROOT, run
 
 NAMES = ["about.json", "tape.json", "machine.json", "libraries.json", "list.json"]

@@ -3,91 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import NamedTuple
 
-from attnctl.profile.canonical import encode
-from tests.commands.running import LLAMA, ROOT
-from tests.faults.row import Given, Row, file, folder, sparse
-from tests.profile.factory import GRID, profile
-
-CONFIG = (ROOT / LLAMA).read_text()
-MACHINE = (ROOT / "profiles" / "machines" / "h200.json").read_text()
-TAPE = (ROOT / "tests" / "machines" / "nvidia-no-driver.tape.json").read_text()
-PROFILE = encode(profile(grid=GRID[:2])).decode()
-WORKLOAD = '[{"phase": "decode", "batch": 1, "context": 64}]'
-
-SELECT = "select --model {root}/examples/llama-3.1-8b.json"
-WITH_CONFIG = "select --model {here}/x.json --machine h200"
-TUNE = "tune --model {root}/examples/llama-3.1-8b.json --device 99 -o {here}/new.json"
-
-
-class Kind(NamedTuple):
-    """A document: its name, a good one, the command that reads {here}/x.json, and its refusal.
-
-    refusal: how a file that is none of it is refused; depth: how one of too many brackets is.
-    """
-
-    name: str
-    good: str
-    line: str
-    refusal: str
-    depth: str
-    opening: str = '{"x":'
-
-
-KINDS = (
-    Kind("config", CONFIG, WITH_CONFIG, "is not JSON: ", "is nested too deeply to be a config"),
-    Kind("machine", MACHINE, f"{SELECT} --machine {{here}}/x.json", ": not JSON (", "recursion"),
-    Kind("tape", TAPE, "probe --replay {here}/x.json", ": not a tape: ", "recursion"),
-    Kind(
-        "profile",
-        PROFILE,
-        f"{SELECT} --machine h100 --profile {{here}}/x.json",
-        ": not a profile: ",
-        "recursion",
-    ),
-    Kind(
-        "workload",
-        WORKLOAD,
-        f"{TUNE} --workload {{here}}/x.json",
-        ": not a workload: ",
-        ": not a workload: ",
-        "",
-    ),
-    Kind(
-        "earlier report",
-        "",
-        "smoke --backend TRITON_ATTN --compile-for sm_90 --list --baseline {here}/x.json",
-        " is no report of smoke (",
-        "recursion",
-    ),
-)
-
-
-def of_every_kind() -> Iterator[Row]:
-    """What no document may be, asked of each kind."""
-    for kind in KINDS:
-        good = kind.good or "{}"
-        refused: tuple[tuple[str, str, Given], ...] = (
-            ("of 1 GB", "is larger than 16 MiB; that is no ", sparse("x.json")),
-            ("that is empty", kind.refusal, file("x.json", "")),
-            ("that is a program", kind.refusal, file("x.json", b"\x7fELF\2\1\1\0" * 99)),
-            ("cut short", kind.refusal, file("x.json", (good[:-3] + "{").rstrip("}]\n "))),
-            ("of 100,000 brackets", kind.depth, file("x.json", kind.opening + "[" * 100_000)),
-            ("that is a text", "x.json", file("x.json", '"config"')),
-            ("that is a folder", "x.json", folder("x.json")),
-            (
-                "in UTF-16",
-                ": this is UTF-16 text, and JSON is UTF-8: save it as UTF-8",
-                file("x.json", good.encode("utf-16")),
-            ),
-        )
-        for fault, says, what in refused:
-            yield Row(f"a {kind.name} {fault}", kind.line, says, given=(what,))
-        endless = kind.line.replace("{here}/x.json", "/dev/zero")
-        yield Row(f"a {kind.name} without an end", endless, "/dev/zero is larger than 16 MiB")
-        yield Row(f"a {kind.name} that is not there", kind.line, "x.json")
+from tests.faults.kinds import CONFIG, KINDS, WITH_CONFIG, WORKLOAD, of_every_kind
+from tests.faults.row import Row, file
 
 
 def config(fault: str, text: str | bytes, says: str, code: int = 2) -> Row:
@@ -102,21 +20,9 @@ def of_kind(place: int, fault: str, old: str, new: str, says: str, code: int = 2
 
 
 HEADS = '"num_attention_heads": 32'
-DEEP = '"x": ' + "[" * 90_000 + "]" * 90_000
 DOCUMENTS: tuple[Row, ...] = (
     *of_every_kind(),
     # config.json: what a reader of JSON lets through
-    of_kind(
-        0, "a config with NaN for a count", "32,", "NaN,", "is nan; a whole number is expected"
-    ),
-    of_kind(0, "a config with Infinity for a count", "32,", "Infinity,", "is inf; a whole number"),
-    of_kind(0, "a config with a negative count", "32,", "-32,", "is -32; a whole number from 0"),
-    of_kind(
-        0, "a config with a count of 5000 digits", "32,", "9" * 5000 + ",", "holds a number th"
-    ),
-    of_kind(
-        0, "a config with a count of 30 digits", "32,", "9" * 30 + ",", "a whole number from 0"
-    ),
     of_kind(
         0, "a config with a text for a count", "32,", '"32",', 'is "32"; a whole number is exp'
     ),
@@ -151,9 +57,6 @@ DOCUMENTS: tuple[Row, ...] = (
         given=(file("config.json", CONFIG), file("hf_quant_config.json", "{")),
     ),
     # machine files
-    of_kind(
-        1, "a machine with NaN", "132", "NaN", ": not JSON (JSON is malformed: invalid character"
-    ),
     of_kind(
         1,
         "a machine that names a key twice",
@@ -237,9 +140,6 @@ DOCUMENTS: tuple[Row, ...] = (
         "name is given twice, in line 3 and in line 4: keep one of them",
     ),
     of_kind(
-        3, "a profile with NaN", '"batch": 1', '"batch": NaN', ": not a profile: JSON is malformed"
-    ),
-    of_kind(
         3, "a profile of a newer schema", "profile/1", "profile/9", "upgrade attnctl, or take a pr"
     ),
     of_kind(
@@ -277,5 +177,20 @@ DOCUMENTS: tuple[Row, ...] = (
         WORKLOAD,
         "[]",
         "it lists no points, so there is nothing to ti",
+    ),
+    # an earlier report
+    of_kind(
+        5,
+        "an earlier report that names a key twice",
+        '"case"',
+        '"case":"x",\n"case"',
+        "case is given twice, in line 1 and in line 2: keep one of them",
+    ),
+    of_kind(
+        5,
+        "an earlier report of a newer schema",
+        "smoke/1",
+        "smoke/9",
+        "write it anew with this attnctl",
     ),
 )

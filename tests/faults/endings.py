@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
-
-import psutil
 
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import read_profile
-from tests.faults.documents import PROFILE
-from tests.faults.row import Ended, Place, Row, file, plugins, shell
+from tests.faults.kinds import PROFILE
+from tests.faults.row import Row, file, plugins, shell
+from tests.faults.signals import (
+    beside_itself,
+    both,
+    has_journal,
+    has_worker,
+    killed_while_tuning,
+    left_alone,
+    resumed,
+    sent,
+)
 from tests.profile.factory import GRID, profile
 
-WAIT_S = 120
 HANGING = "paged(queries=4+1,contexts=20+33,window=7)"
 SMOKE = f"smoke --backend HANGS --case '{HANGING}'"
 SECOND = encode(profile(grid=GRID[5:7])).decode()
@@ -36,130 +39,6 @@ POINTS = """[
 TUNE = "tune --model {here}/tiny.json --workload {here}/points.json --backend CPU_ATTN --budget 9s"
 TUNING = (file("tiny.json", TINY), file("points.json", POINTS % (64, 128)))
 LEFT = ("data/attnctl/profiles/",)
-
-
-def children(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def until(happened: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not happened():
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)
-
-
-def gone(processes: Iterable[psutil.Process]) -> bool:
-    """Whether none of them runs any more; one that nobody has waited for runs no more either."""
-
-    def ran(process: psutil.Process) -> bool:
-        try:
-            return process.status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return True
-
-    return all(ran(process) for process in processes)
-
-
-def sent(number: signal.Signals, ready: Callable[[Place, int], bool]) -> Callable[..., Ended]:
-    """Sends a signal once it is time, and sees to it that no child outlives the program."""
-
-    def run(place: Place, line: str) -> Ended:
-        process = place.start(line)
-        until(lambda: ready(place, process.pid) or process.poll() is not None, "the moment")
-        started = children(process.pid)
-        assert started or process.poll() is not None or ready is importing
-        process.send_signal(number)
-        ended = place.ended(process)
-        until(lambda: gone(started), "the end of its children")
-        return ended
-
-    return run
-
-
-def importing(place: Place, pid: int) -> bool:
-    time.sleep(0.03)
-    return True
-
-
-def has_worker(place: Place, pid: int) -> bool:
-    return any("attnctl.worker" in process.cmdline() for process in children(pid))
-
-
-def has_journal(place: Place, pid: int) -> bool:
-    return any((place.folder / "data").rglob("*.journal"))
-
-
-def has_a_point(place: Place, pid: int) -> bool:
-    journals = (place.folder / "data").rglob("*.journal")
-    return any(b'"measured"' in path.read_bytes() for path in journals)
-
-
-def resumed(first: Callable[[Place, str], Ended]) -> Callable[[Place, str], Ended]:
-    """The tune goes on after what ended it, and its profile holds every point."""
-
-    def run(place: Place, line: str) -> Ended:
-        ended = first(place, line)
-        again = place.ended(place.start(f"{line} --resume"))
-        assert again.code == 0, again.err
-        (path,) = (place.folder / "data").rglob("*.json")
-        (entry,) = read_profile(path).entries
-        assert len(entry.points) == 2
-        assert not list(path.parent.glob("*.journal"))
-        return ended
-
-    return run
-
-
-def both(one: str, other: str) -> Callable[[Place, str], Ended]:
-    """Two programs at once; what the profile that both write holds afterwards is the union."""
-
-    def run(place: Place, line: str) -> Ended:
-        started = [place.start(line.replace("FILE", name)) for name in (one, other)]
-        ended = [place.ended(process) for process in started]
-        codes = [end.code for end in ended]
-        assert codes[0] == codes[1], ended
-        (path,) = place.folder.rglob("data/**/*.json")
-        points = [point for entry in read_profile(path).entries for point in entry.points]
-        wanted = [_points(place.folder / name) for name in (one, other)]
-        assert len(points) == sum(wanted), points
-        return Ended(codes[0], ended[0].out + ended[1].out, ended[0].err + ended[1].err)
-
-    return run
-
-
-def _points(path: Path) -> int:
-    document = json.loads(path.read_text())
-    if isinstance(document, list):
-        return len(document)
-    return sum(len(entry["points"]) for entry in document["entries"])
-
-
-def beside_itself(place: Place, line: str) -> Ended:
-    """A second one, once the first has its journal; the first is then told to end."""
-    first = place.start(line)
-    until(lambda: has_journal(place, first.pid) or first.poll() is not None, "the journal")
-    first.send_signal(signal.SIGSTOP)
-    ended = place.ended(place.start(f"{line} --resume"))
-    first.send_signal(signal.SIGTERM)
-    first.send_signal(signal.SIGCONT)
-    place.ended(first)
-    return ended
-
-
-def left_alone(place: Place, line: str) -> Ended:
-    """Killed, so that it cannot tell its worker: that one ends by itself."""
-    ended = sent(signal.SIGKILL, has_worker)(place, line)
-    assert ended.code == -signal.SIGKILL
-    return ended._replace(code=137)
-
-
-def killed_while_tuning(place: Place, line: str) -> Ended:
-    ended = sent(signal.SIGKILL, has_a_point)(place, line)
-    return ended._replace(code=137 if ended.code == -signal.SIGKILL else ended.code)
 
 
 ENDINGS: tuple[Row, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.documents import PROFILE
+from tests.faults.kinds import PROFILE
 from tests.faults.row import Row, environ, file, folder, machine, shell
 from tests.faults.streams import PICKED, SELECT
 

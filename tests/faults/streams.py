@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 
-from tests.faults.documents import CONFIG
+from tests.faults.kinds import CONFIG
 from tests.faults.row import Ended, Place, Row, environ, file, shell
 
 SELECT = "select --model {root}/examples/llama-3.1-8b.json --machine h200 --profile none"

@@ -1,7 +1,8 @@
 """Runs damaged inputs through the commands, in this process: python -m tests.fuzz.run --help.
 
 Each input has a random of its own, seeded by the run's seed and its number, so that any of them
-comes again alone: --seed S --first N --inputs 1 --keep FOLDER.
+comes again alone: --seed S --first N --inputs 1 --keep FOLDER. A run that was ended says from where
+it goes on.
 """
 
 from __future__ import annotations
@@ -143,6 +144,31 @@ def _most_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+class Progress:
+    """Says what was found so far; after `end` it ends the run, between two inputs."""
+
+    def __init__(self, first: int) -> None:
+        self.done = 0
+        self._first = first
+        self._begin = time.monotonic()
+        self._ending = False
+
+    def end(self, *_: object) -> None:
+        """A signal's handler: a command that is running would take it for its own."""
+        self._ending = True
+
+    def __call__(self, number: int, tally: Tally) -> None:
+        for fault in tally.faults[-1:]:
+            if fault.number == number:
+                print(f"--first {number} --inputs 1: attnctl {fault.line.words}\n  {fault.why}")
+        self.done = number + 1 - self._first
+        if self.done % 1000 == 0:
+            seconds = time.monotonic() - self._begin
+            print(f"{self.done} inputs, {len(tally.faults)} faults, {seconds:.0f} s", flush=True)
+        if self._ending:
+            raise KeyboardInterrupt
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--inputs", type=int, default=100_000)
@@ -152,22 +178,24 @@ def main() -> int:
     asked = parser.parse_args()
     os.environ["XDG_DATA_HOME"] = "/nowhere"  # nobody's own profiles are read
     os.environ.pop("ATTNCTL_PROFILE", None)
-    print(f"seed {asked.seed}, inputs {asked.first} to {asked.first + asked.inputs - 1}")
-    begin = time.monotonic()
-
-    def told(number: int, tally: Tally) -> None:
-        for fault in tally.faults[-1:]:
-            if fault.number == number:
-                print(f"--first {number} --inputs 1: attnctl {fault.line.words}\n  {fault.why}")
-        done = number + 1 - asked.first
-        if done % 1000 == 0:
-            print(f"{done} inputs, {len(tally.faults)} faults, {time.monotonic() - begin:.0f} s")
-            sys.stdout.flush()
-
+    progress = Progress(asked.first)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, progress.end)
+    print(
+        f"seed {asked.seed}, inputs {asked.first} to {asked.first + asked.inputs - 1}", flush=True
+    )
     with tempfile.TemporaryDirectory() as folder:
         if asked.keep is not None:
             asked.keep.mkdir(parents=True, exist_ok=True)
-        tally = fuzz(asked.seed, asked.first, asked.inputs, asked.keep or Path(folder), told)
+        try:
+            tally = fuzz(
+                asked.seed, asked.first, asked.inputs, asked.keep or Path(folder), progress
+            )
+        except KeyboardInterrupt:
+            done = progress.done
+            rest = f"--first {asked.first + done} --inputs {asked.inputs - done}"
+            print(f"ended after {done} inputs; the rest: --seed {asked.seed} {rest}")
+            return 130
     print(
         f"{asked.inputs} inputs: exit codes {dict(sorted(tally.codes.items()))}, "
         f"{len(tally.faults)} faults; longest {tally.longest[0]:.2f} s (input {tally.longest[1]}), "

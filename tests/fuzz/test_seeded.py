@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands.running import Answer, run
+from tests.commands.running import ROOT, Answer, run
 from tests.fuzz.corpus import Corpus
 from tests.fuzz.lines import KINDS, Line, Lines
 from tests.fuzz.run import SEED, Fault, broken_rules, fuzz
@@ -40,6 +44,26 @@ def test_what_is_damaged_reads_as_it_was(tmp_path: Path, kind: str) -> None:
     assert 2 in codes
     # a workload is read for a device that is not there, so that nothing is measured
     assert codes & {0, 1} or kind == "workload"
+
+
+def test_a_run_that_is_interrupted_says_where_it_goes_on() -> None:
+    """Between two inputs, so that none is left out; the number of the next, and exit code 130."""
+    run_ = subprocess.Popen(
+        [sys.executable, "-m", "tests.fuzz.run", "--first", "40", "--inputs", "99999"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run_.stdout is not None
+    assert run_.stdout.readline() == f"seed {SEED}, inputs 40 to 100038\n"
+    run_.send_signal(signal.SIGINT)
+    said = run_.communicate(timeout=60)[0]
+    found = re.fullmatch(
+        rf"ended after (\d+) inputs; the rest: --seed {SEED} --first (\d+) --inputs (\d+)\n", said
+    )
+    assert found is not None, said
+    done, first, left = map(int, found.groups())
+    assert (run_.returncode, first, left) == (130, 40 + done, 99_999 - done)
 
 
 def test_an_input_comes_again_by_its_number(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_missing_file_and_an_empty_directory_are_told_apart(tmp_path: Path) ->
         (b"[1, 2]", "holds no JSON object"),
         (b'"text"', "holds no JSON object"),
         (b'{"a":' * 100_000, "nested too deeply"),
-        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "holds a number that cannot be read"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "holds a whole number of thousands of digits"),
         (b" " * (SIZE_LIMIT + 1), "larger than 16 MiB"),
     ],
 )

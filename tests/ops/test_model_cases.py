@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.layer import Options, layer_of
+from attnctl.model import read_model
 from attnctl.ops.case import split_case
 from attnctl.ops.catalog import OPERATIONS, case_of
-from attnctl.ops.model_cases import model_cases
+from attnctl.ops.model_cases import cases_of, model_cases
 from tests.commands.running import MODELS
 
 NO_CASES = {"rwkv5-3b"}
@@ -24,6 +26,20 @@ def test_every_model_gives_cases_that_paste_back(name: str) -> None:
     for case in cases:
         assert case.op in OPERATIONS
         assert case_of(*split_case(case.text)).text == case.text
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in MODELS.glob("*.json") if path.stem not in NO_CASES)
+)
+def test_no_kind_of_layer_is_without_cases(name: str) -> None:
+    """The operations of a model's layers are those of its cases; the indexer comes with its layers.
+
+    LFM2's short convolutions and MiniMax's lightning attention say their widths in other places.
+    """
+    spec = read_model(MODELS / f"{name}.json")
+    layers = {layer_of(spec, group, Options()).op for group in spec.groups if group.layers}
+    cases = {case.op for case in cases_of(spec)}
+    assert layers - {None} == cases - {"indexer"}
 
 
 def test_a_model_of_many_kinds_of_layers_has_cases_of_each() -> None:

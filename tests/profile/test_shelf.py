@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.profile.loading import load_profile
 from attnctl.profile.places import json_files
-from attnctl.profile.shelf import Fit, Shelf, load_profile
+from attnctl.profile.shelf import Fit, Shelf
 from attnctl.profile.store import save
 from attnctl.profile.values import Profile, Versions
 from attnctl.registry import load

@@ -55,23 +55,22 @@ constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 constexpr i64 ceil_to(i64 a, i64 step) { return (a + step - 1) / step * step; }
 
-// 2^x for x <= 126: polynomial of degree 6, relative error below 2e-7 with its rounding; 0 below
-// -126; NaN stays NaN, for comparisons with it are false
+// 2^x for x <= 126: polynomial of degree 5, relative error below 2e-7 with its rounding; 0 below
+// -126.5, where the power's exponent comes out as 0; NaN stays NaN, for comparisons with it are
+// false
 INLINE vf exp2_of(vf x) {
-  vi dead = x < splat(-126.0f);
-  vf z = pick(dead, splat(-126.0f), x);
+  vf low = splat(-127.0f);
+  vf z = pick(low > x, low, x);
   vf magic = splat(12582912.0f);  // 1.5 * 2^23: its addition rounds to an integer
   vf r = z + magic;
   vf f = z - (r - magic);
-  vf p = splat(1.5337577e-4f);
-  p = p * f + 1.33998599e-3f;
-  p = p * f + 9.61851981e-3f;
-  p = p * f + 5.55032901e-2f;
-  p = p * f + 2.40226462e-1f;
-  p = p * f + 6.93147182e-1f;
+  vf p = splat(1.32647099e-03f);
+  p = p * f + 9.67150740e-03f;
+  p = p * f + 5.55073358e-02f;
+  p = p * f + 2.40222424e-01f;
+  p = p * f + 6.93147004e-01f;
   p = p * f + 1.0f;
-  vf power = (vf)(((vi)r - 0x4B400000 + 127) << 23);
-  return pick(dead, (vf){}, p * power);
+  return p * (vf)(((vi)r - (0x4B400000 - 127)) << 23);
 }
 
 // one instruction where the compiler would make five
@@ -111,6 +110,16 @@ INLINE vf tanh_of(vf x) {
   vf e = pick(a > splat(20.0f), splat(20.0f), a) * (2.0f * LOG2E);
   vf far = 1.0f - 2.0f / (exp2_of(e) + 1.0f);
   return (vf)((vi)pick(a < splat(0.625f), near, far) | sign);
+}
+
+INLINE bool any_of(vi x) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return __builtin_ia32_movmskps256((vf)x) != 0;
+#else
+  i32 any = 0;
+  for (i64 i = 0; i < LANES; i++) any |= x[i];
+  return any != 0;
+#endif
 }
 
 INLINE float top_of(vf x) {
@@ -160,50 +169,6 @@ INLINE v4 upper4(v8 x) {
   v4 high;
   __builtin_memcpy(&high, (const float*)&x + 4, sizeof high);
   return high;
-}
-
-INLINE v8 higher(v8 a, v8 b) { return a > b ? a : b; }
-
-INLINE v8 top8(vf x) {
-#if defined(__AVX512F__)
-  return higher(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7),
-                __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
-#else
-  return x;
-#endif
-}
-
-INLINE v8 pair_tops(v8 a, v8 b) {
-  return higher(SHUFFLE8(a, b, 0, 8, 1, 9, 4, 12, 5, 13), SHUFFLE8(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
-}
-
-INLINE v8 quad_tops(v8 ab, v8 cd) {
-  return higher(SHUFFLE8(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13),
-                SHUFFLE8(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15));
-}
-
-INLINE v8 lower8(vf x) {
-#if defined(__AVX512F__)
-  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
-#else
-  return x;
-#endif
-}
-
-INLINE vf widen8(v8 x) {
-#if defined(__AVX512F__)
-  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
-#else
-  return x;
-#endif
-}
-
-// the highest of each of eight vectors, in order
-INLINE v8 tops_of(const vf* x) {
-  v8 low = quad_tops(pair_tops(top8(x[0]), top8(x[1])), pair_tops(top8(x[2]), top8(x[3])));
-  v8 high = quad_tops(pair_tops(top8(x[4]), top8(x[5])), pair_tops(top8(x[6]), top8(x[7])));
-  return higher(SHUFFLE8(low, high, 0, 1, 2, 3, 8, 9, 10, 11),
-                SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15));
 }
 
 INLINE void transpose8(v8* x) {
@@ -443,35 +408,6 @@ INLINE float weigh(float* row, i64 from, i64 to, float& top, float& total) {
   total = total * keep + sum_of(sum);
   top = now;
   return keep;
-}
-
-// the same for up to eight rows at once, `stride` apart; keep[r] is what the sums so far are worth
-INLINE void weigh_rows(float* score, i64 stride, i64 rows, i64 n, float* tops, float* totals,
-                       float* keeps) {
-  vf many[8];
-  for (i64 r = 0; r < 8; r++) many[r] = splat(NEVER);
-  for (i64 r = 0; r < rows; r++) {
-    for (i64 j = 0; j < n; j += LANES) {
-      vf x = load(score + r * stride + j);
-      many[r] = pick(x > many[r], x, many[r]);
-    }
-  }
-  v8 top = *(const v8_any*)tops, now = higher(tops_of(many), top);
-  v8 base = now == NEVER ? (v8){} : now;
-  for (i64 r = 0; r < rows; r++) {
-    vf sum = {}, low = splat(base[r]);
-    for (i64 j = 0; j < n; j += LANES) {
-      vf w = exp2_of(load(score + r * stride + j) - low);
-      store(score + r * stride + j, w);
-      sum += w;
-    }
-    many[r] = sum;
-  }
-  for (i64 r = rows; r < 8; r++) many[r] = (vf){};
-  v8 keep = lower8(exp2_of(widen8(top - base)));
-  *(v8_any*)totals = *(const v8_any*)totals * keep + sums_of(many);
-  *(v8_any*)tops = now;
-  *(v8_any*)keeps = keep;
 }
 
 // ---- matrix products ----

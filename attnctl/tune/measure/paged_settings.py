@@ -127,10 +127,14 @@ def _tried(work: Work, base: Knobs, multiple: int) -> Iterator[tuple[int, Change
     if work.layer.block_size is None and LARGE_BLOCK % multiple == 0 and work.page < LARGE_BLOCK:
         pages.append(LARGE_BLOCK)
     for page in pages:
-        yield page, {}
-        if work.query <= base.split_queries:
-            yield from ((page, changes) for changes in _decode_changes(page != work.page))
+        decoding = work.query <= base.split_queries
+        if page == work.page or not decoding:
+            yield page, {}
+        if decoding:
+            # on large blocks smaller tiles are safer choices than the default's, and stand first
+            yield from ((page, changes) for changes in (*FASTEST, {}))
             yield from ((page, portable | changes) for changes in _as_prefill(work))
+            yield from ((page, changes) for changes in _decode_changes(page != work.page))
         else:
             yield from ((page, portable | changes) for changes in _prefill_changes(work, page))
             yield from ((page, changes) for changes in _as_decode(work))
@@ -142,7 +146,6 @@ def _decode_changes(few: bool) -> Iterator[Changes]:
         _tile("decode", keys=keys, warps=warps, stages=stages)
         for keys, warps, stages in DECODE_TILES
     ]
-    yield from FASTEST
     yield from CUTS
     yield from tiles
     for cut in CUTS[1 : 4 if few else None]:
@@ -160,7 +163,10 @@ def _prefill_changes(work: Work, page: int) -> Iterator[Changes]:
 
 
 def _as_prefill(work: Work) -> Iterator[Changes]:
-    """The prefill kernel's tiles for a batch of few queries."""
+    """The prefill kernel's tiles for a batch of few queries, the likely ones first.
+
+    Many sequences are as many programs, and on wide blocks its copies beat the decode kernel's.
+    """
     for rows, (keys, stages) in product((16, 32, 64), ((64, 3), (128, 2))):
         tile = _tile(_group(work), rows=rows, keys=keys, warps=4, stages=stages)
         yield {"split_queries": 0, **tile}

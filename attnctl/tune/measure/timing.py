@@ -17,6 +17,10 @@ Call = Callable[[], Any]
 
 
 class Sampler(Protocol):
+    @property
+    def clock(self) -> str:
+        """What times: a processor as host_clock says, a GPU by "events" or by a "graph"."""
+
     def sample_us(self) -> float:
         """The mean time of a call over one sample."""
 
@@ -45,7 +49,8 @@ class HostSampler:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._calls, self._next = calls, 0
-        self._clock = CLOCKS[host_clock()]
+        self.clock = host_clock()
+        self._clock = CLOCKS[self.clock]
         calls[0]()
         once = self._run(1)
         self._runs = max(1, min(MOST_RUNS, int(SHORTEST_US / max(once, 0.1))))
@@ -70,6 +75,7 @@ class DeviceSampler:
     def __init__(self, calls: Sequence[Call], each: int, kept: Sequence[Call] = ()) -> None:
         self._calls, self._each, self._next = calls, each, 0
         self._kept = kept
+        self.clock = "graph" if kept else "events"
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         calls[0]()
         once = self._run(2) * each

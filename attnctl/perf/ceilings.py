@@ -1,0 +1,53 @@
+"""The ceilings of the devices that a run times, measured by the child that tunes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from attnctl.machine import Machine
+from attnctl.smoke import Plan
+from attnctl.trials import Ceiling
+
+
+def timed_devices(plans: Iterable[Plan]) -> list[str]:
+    """The devices on which kernels run as themselves and can be timed.
+
+    Triton's interpreter says nothing of speed; of Intel's GPUs no clock is read here.
+    """
+    devices = dict.fromkeys(one.device for one in plans if one.level == "device" and one.runnable)
+    return [one for one in devices if one.partition(":")[0] in ("cpu", "cuda")]
+
+
+def measure(devices: Iterable[str], machine: Machine) -> dict[str, Ceiling]:
+    """By device. ChildError: the child that measures cannot start."""
+    from attnctl.tune.bench import WorkerBench
+
+    found = {}
+    for device in devices:
+        with WorkerBench(device) as bench:
+            site = bench.site()
+        vendor = machine.amd if machine.platform == "rocm" else machine.nvidia
+        found[device] = Ceiling(
+            device=device,
+            read_gbps=site.read_gbps,
+            matrix_gflops=site.matrix_gflops,
+            cache_bytes=site.cache_bytes,
+            torch=site.torch,
+            triton=site.triton or "",
+            driver="" if device == "cpu" else vendor.driver or "",
+        )
+    return found
+
+
+def highest(before: dict[str, Ceiling], after: dict[str, Ceiling]) -> dict[str, Ceiling]:
+    """Each device's better figures of two measurements: a load of others only lowers them."""
+    return {
+        device: msgspec.structs.replace(
+            one,
+            read_gbps=max(one.read_gbps, after[device].read_gbps),
+            matrix_gflops=max(one.matrix_gflops, after[device].matrix_gflops),
+        )
+        for device, one in before.items()
+    }

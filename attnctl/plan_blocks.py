@@ -1,0 +1,111 @@
+"""The block size of a layer's cache in a plan, and the backends that may take turns on it."""
+
+from __future__ import annotations
+
+from attnctl.decision import Decision
+from attnctl.exits import InputError
+from attnctl.layer import Layer
+from attnctl.model.spec import LayerGroup
+from attnctl.profile.document import shape_of
+from attnctl.profile.pick import Picker, Table
+from attnctl.registry import Registry
+from attnctl.runtime import open_backend
+
+LATENT = ("mla", "mla_sparse")
+
+
+def interchangeable(
+    decision: Decision, registry: Registry
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The eligible backends that may take turns on one cache, and sentences about the others.
+
+    A backend that the user demanded stands alone.
+    """
+    first = decision.pick
+    if first is None or decision.requested:
+        return (first.name,) if first else (), ()
+    names = [one.name for one in decision.candidates if one.ok and one.kernel != "planned"]
+    kept, notes = [], []
+    for name in (first.name, *(name for name in names if name != first.name)):
+        if name == first.name or _same_cache(first.name, name, decision, registry):
+            kept.append(name)
+        else:
+            notes.append(f"{name} keeps its cache otherwise than {first.name} and is left out")
+    return tuple(kept), tuple(notes)
+
+
+def _same_cache(one: str, other: str, decision: Decision, registry: Registry) -> bool:
+    """True where both lay out the same blocks, in whatever order of memory, or states by slot."""
+    group = decision.group
+    if group.is_ssm:
+        return True
+    size = decision.pick.block_size if decision.pick else None
+    lengths = widths(decision.op, group, group.num_kv_heads)
+    shapes = []
+    for name in (one, other):
+        try:
+            shapes.append(open_backend(name, registry).cache_shape(1, size, *lengths))
+        except (InputError, ImportError):
+            return False
+    return bool(shapes[0] == shapes[1])
+
+
+def sized(
+    layer: Layer,
+    decision: Decision,
+    registry: Registry,
+    picker: Picker,
+    eligible: tuple[str, ...],
+) -> tuple[Table, tuple[str, ...]]:
+    """The table of the backends that take the profile's block size, sentences about the others.
+
+    The decision's own stays, since a size that it does not take is not asked of it.
+    """
+    shape = shape_of(layer)
+    notes: list[str] = []
+    while True:
+        table = picker.table(shape, eligible)
+        size = block_of(layer, decision, registry, table)
+        unable = [name for name in eligible if not _takes(name, size, decision, registry)]
+        if not unable:
+            return table, tuple(notes)
+        notes += [
+            f"{name} takes no cache with {size} tokens in a block, which the profile asks for, and "
+            "is left out"
+            for name in unable
+        ]
+        eligible = tuple(name for name in eligible if name not in unable)
+
+
+def _takes(name: str, size: int | None, decision: Decision, registry: Registry) -> bool:
+    """Whether a backend lays out such a cache; the decision's own is not asked."""
+    pick, group = decision.pick, decision.group
+    if group.is_ssm or pick is None or size in (None, pick.block_size) or name == pick.name:
+        return True
+    lengths = widths(decision.op, group, group.num_kv_heads)
+    try:
+        open_backend(name, registry).cache_shape(1, size, *lengths)
+    except (InputError, ImportError):
+        return False
+    return True
+
+
+def block_of(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
+    """The profile's size, if the user named none and the decision's backend takes it."""
+    pick, asked = decision.pick, table.block_size
+    own = pick.block_size if pick else None
+    if pick is None or own is None or asked is None or layer.block_size is not None:
+        return own
+    lengths = widths(decision.op, decision.group, layer.kv_heads)
+    try:
+        open_backend(pick.name, registry).cache_shape(1, asked, *lengths)
+    except InputError:
+        return own
+    return asked
+
+
+def widths(op: str | None, group: LayerGroup, kv_heads: int | None) -> tuple[int | None, ...]:
+    """What cache_shape takes after the block size: latent widths, or heads and head sizes."""
+    if op in LATENT and group.mla is not None:
+        return group.mla.kv_lora_rank, group.mla.qk_rope_head_dim
+    return kv_heads, group.head_size, group.head_size_v

@@ -1,0 +1,285 @@
+"""One size of the cache's blocks for a layer shape: how the points choose it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from attnctl.profile.document import read_profile
+from attnctl.profile.pick import Table
+from attnctl.profile.values import Entry
+from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.finals import Final, Measured
+from attnctl.tune.offers import offers
+from attnctl.tune.pages import best_page, probes
+from attnctl.tune.search import Judge, tune_point
+from attnctl.tune.session import tune
+from attnctl.tune.settings import Knobs, Setting, Work
+from attnctl.tune.workload import Load, decode
+from tests.tune.fake import FakeBench, Silent, key, request, task
+
+FLASH, TRITON = "FLASH_ATTN", "TRITON_ATTN"
+Times = dict[tuple[str, int], float]
+
+DECODE: Times = {(FLASH, 16): 130.0, (FLASH, 128): 130.0, (TRITON, 16): 100.0, (TRITON, 128): 94.0}
+PREFILL: Times = {(FLASH, 16): 100.0, (FLASH, 128): 98.0, (TRITON, 16): 150.0, (TRITON, 128): 190.0}
+
+
+def point(times: Times, *, phase: str = "decode", weight: float = 1.0, place: int = 0) -> Measured:
+    """A raced point with one final of each backend and size."""
+    load = Load(phase=phase, batch=1 + place, context=1024, weight=weight)  # type: ignore[arg-type]
+    return Measured(
+        shape_key="paged-1",
+        load=load,
+        finals=tuple(
+            Final(
+                backend=backend,
+                place=0 if page == 16 else 1,
+                knobs={} if page == 16 else {"block_size": page},
+                page=page,
+                median_us=time,
+                iqr_us=0.0,
+                runs=15,
+            )
+            for (backend, page), time in times.items()
+        ),
+        pages=tuple(dict.fromkeys(page for _, page in times)),
+    )
+
+
+def without(times: Times, *gone: tuple[str, int]) -> Times:
+    return {which: time for which, time in times.items() if which not in gone}
+
+
+def test_the_fastest_backend_on_each_size_is_what_counts() -> None:
+    """TRITON_ATTN's prefill suffers from wide blocks, and FLASH_ATTN wins the prefill anyway."""
+    points = [point(DECODE), point(DECODE), point(PREFILL, phase="prefill")]
+    assert best_page(points, 1.02) == 128
+
+
+def test_a_size_that_slows_the_winner_of_a_phase_is_weighed_against_what_it_gains() -> None:
+    """Six per cent in decode, forty lost in prefill: by the weights of the two."""
+    costly = {**without(PREFILL, (FLASH, 128)), (TRITON, 128): 140.0}
+
+    def chosen(weight: float) -> int | None:
+        decoding = [point(DECODE, weight=weight), point(DECODE, weight=weight)]
+        return best_page([*decoding, point(costly, phase="prefill")], 1.02)
+
+    assert chosen(1.0) == 16
+    assert chosen(20.0) == 128
+
+
+def test_a_point_counts_by_its_weight_and_not_by_its_length() -> None:
+    """A prompt that takes a thousand times as long as a step has no thousand votes."""
+    long = {which: 1000.0 * time for which, time in PREFILL.items()} | {(FLASH, 128): 101_000.0}
+    points = [point(DECODE) for _ in range(9)]
+    assert best_page([*points, point(long, phase="prefill")], 1.02) == 128
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_does_not_change_the_size(seed: int) -> None:
+    """Nothing but noise of three per cent between the sizes: the default's stays."""
+    chance = random.Random(seed)
+    points = [
+        point({which: chance.gauss(100.0, 3.0) for which in DECODE}, place=place)
+        for place in range(14)
+    ]
+    assert best_page(points, 1.02) == 16
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_gain_is_seen_through_noise(seed: int) -> None:
+    """Five per cent under noise of two at every point."""
+    chance = random.Random(seed)
+    points = [
+        point({which: time * chance.gauss(1.0, 0.02) for which, time in DECODE.items()}, place=n)
+        for n in range(14)
+    ]
+    assert best_page(points, 1.02) == 128
+
+
+def test_points_that_did_not_race_the_sizes_say_nothing_of_them() -> None:
+    """Their default is timed on its own size, and only it: that is no comparison."""
+    alone = msgspec.structs.replace(point({(TRITON, 16): 100.0, (TRITON, 128): 60.0}), pages=(128,))
+    points = [point({(TRITON, 16): 100.0, (TRITON, 128): 104.0}), *[alone] * 9]
+    assert best_page(points, 1.02) == 16
+
+
+def test_one_point_without_a_size_does_not_rule_it_out() -> None:
+    """A budget that ended, or a candidate that failed at one batch, among fourteen points."""
+    lost = point(without(DECODE, (TRITON, 128), (FLASH, 128)))
+    lost = msgspec.structs.replace(lost, pages=(16, 128))
+    assert best_page([lost, *[point(DECODE)] * 13], 1.02) == 128
+
+
+def test_a_size_that_a_phase_cannot_have_is_not_chosen() -> None:
+    """All of its prefill is wrong: what it gains in decode does not help."""
+    broken = without(PREFILL, (FLASH, 128), (TRITON, 128))
+    broken_point = msgspec.structs.replace(point(broken, phase="prefill"), pages=(16, 128))
+    assert best_page([*[point(DECODE)] * 13, broken_point], 1.02) == 16
+
+
+def test_layers_without_blocks_have_none() -> None:
+    """States lie in slots: their size is 0; and of nothing nothing is said."""
+    assert best_page([point({("GDN_ATTN", 0): 5.0})], 1.02) == 0
+    assert best_page([], 1.02) is None
+
+
+def test_probes_are_spread_over_shapes_and_phases() -> None:
+    """Every fifth of each phase; of a shape of few points more of them, or all."""
+    places = [("a", "decode")] * 53 + [("a", "prefill")] * 11 + [("b", "decode")] * 7
+    found = probes(places)
+    assert sum(place < 53 for place in found) == 11
+    assert sum(53 <= place < 64 for place in found) == 3
+    assert {place for place in found if place >= 64} == set(range(64, 71))
+    assert len(probes([("c", "decode")] * 17 + [("c", "prefill")] * 3)) == 20
+    assert len(probes([("d", "decode")] * 30)) == 15
+
+
+# --- the search --------------------------------------------------------------------------------
+
+
+SIZES: list[Knobs] = [{}, {"tile": 64}, {"block_size": 128}, {"block_size": 128, "tile": 64}]
+
+
+class Shared(FakeBench):
+    """An H200 on which TRITON_ATTN offers two sizes and FLASH_ATTN names none of its own."""
+
+    def site(self) -> Any:
+        return msgspec.structs.replace(super().site(), shared_memory_bytes=1 << 17)
+
+
+def cost(work: Work, one: Candidate) -> float:
+    """Wide blocks are 6 % faster in decode; FLASH_ATTN wins the prefill on either size."""
+    if work.phase == "prefill":
+        return 100.0 if one.backend == FLASH else 150.0
+    if one.backend == FLASH:
+        return 130.0
+    return (94.0 if one.page == 128 else 100.0) + (0.0 if one.knobs.get("tile") == 64 else 5.0)
+
+
+def test_a_size_that_one_backend_asks_for_is_tried_with_all_that_take_it() -> None:
+    """FLASH_ATTN names no sizes and takes every multiple of 16."""
+    offered, faults = offers(task(backends=(FLASH, TRITON)), Shared(settings=SIZES))
+    assert faults == {}
+    assert [(one.rival.backend, [one.page(s) for s in one.settings]) for one in offered] == [
+        (FLASH, [16, 128]),
+        (TRITON, [16, 16, 128, 128]),
+    ]
+    (flash, _) = offered
+    assert flash.candidate(flash.settings[1]).key == key({"block_size": 128}, FLASH, 128)
+
+
+def test_a_size_that_a_backend_does_not_take_is_not_offered_to_it() -> None:
+    """24 is no multiple of 16."""
+    sizes: list[Knobs] = [{}, {"block_size": 24}]
+    offered, _ = offers(task(backends=(FLASH, TRITON)), Shared(settings=sizes))
+    assert [len(one.settings) for one in offered] == [1, 2]
+
+
+def test_rival_kernels_are_tried_on_the_other_size_too() -> None:
+    """Each by its defaults."""
+
+    class Kernels(Shared):
+        def settings(self, work: Work, backend: str) -> Any:
+            if backend == FLASH:
+                return (Setting(), Setting(kernel="fa2"))
+            return super().settings(work, backend)
+
+    offered, _ = offers(task(backends=(FLASH, TRITON)), Kernels(settings=SIZES))
+    keys = [offered[0].candidate(one).key for one in offered[0].settings]
+    assert keys == [
+        "FLASH_ATTN//16/",
+        "FLASH_ATTN/fa2/16/",
+        "FLASH_ATTN//128/block_size=128",
+        "FLASH_ATTN/fa2/128/block_size=128",
+    ]
+
+
+def test_every_size_has_a_time_however_short_the_budget_is() -> None:
+    """The first setting of each backend on each size is judged and timed, late or not."""
+    many: list[Knobs] = [
+        *({"tile": tile} if tile else {} for tile in range(40)),
+        *({"block_size": 128, "tile": tile} for tile in range(40)),
+    ]
+    bench = Shared(settings=many)
+    found = tune_point(task(backends=(FLASH, TRITON)), bench, Judge(), budget_s=0.0)
+    assert {(one.backend, one.page) for one in found.finals} == {
+        (backend, page) for backend in (FLASH, TRITON) for page in (16, 128)
+    }
+    assert found.pages == (16, 128)
+
+
+def test_a_time_that_ends_meets_all_sizes_alike() -> None:
+    """Candidates are tried in turns of the sizes, not one size after the other."""
+    many: list[Knobs] = [
+        *({"tile": tile} if tile else {} for tile in range(40)),
+        *({"block_size": 128, "tile": tile} for tile in range(40)),
+    ]
+    bench = Shared(settings=many)
+    tune_point(task(), bench, Judge())
+    first = [name.split("/")[2] for name, _ in bench.timed[:16]]
+    assert sorted(first) == ["128"] * 8 + ["16"] * 8
+
+
+def test_a_point_that_races_one_size_times_its_settings_and_the_defaults() -> None:
+    """The rest is counted in one line of the profile."""
+    found = tune_point(task(), Shared(settings=SIZES), Judge(), page=128)
+    assert {(one.page, one.place) for one in found.finals} == {(16, 0), (128, 2), (128, 3)}
+    assert found.pages == (128,)
+    assert [out.detail for out in found.out] == [
+        "its size of the cache's blocks lost at other points"
+    ]
+
+
+def tuned_entry(tmp_path: Path, bench: FakeBench, loads: tuple[Load, ...], **more: Any) -> Entry:
+    output = tmp_path / "p.json"
+    asked = request(output, loads=loads, backends=(FLASH, TRITON), **more)
+    tune(asked, Silent(), bench)
+    (entry,) = read_profile(output).entries
+    return entry
+
+
+MANY = (
+    *decode((1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (256, 1024, 4096)),
+    Load(phase="prefill", batch=1, context=512, query=512),
+    Load(phase="prefill", batch=1, context=2048, query=2048),
+)
+
+
+@pytest.mark.parametrize("budget_s", [None, 60.0, 1e-6])
+def test_all_points_and_backends_of_a_profile_have_one_size(
+    tmp_path: Path, budget_s: float | None
+) -> None:
+    """Whatever the budget: the library lays out one cache, and every pick was timed on it."""
+    entry = tuned_entry(tmp_path, Shared(cost, settings=SIZES), MANY, budget_s=budget_s)
+    assert len(entry.points) == len(MANY)
+    for one in entry.points:
+        assert [timing.backend for timing in one.timings] == [FLASH, TRITON]
+        assert {timing.knobs.get("block_size") for timing in one.timings} == {128}
+    assert Table(entry, (FLASH, TRITON)).block_size == 128
+
+
+def test_with_a_budget_the_other_points_leave_the_losing_size_out(tmp_path: Path) -> None:
+    """Of 32 points 16 race both sizes; the other 16 time one setting less, and say so."""
+    bench = Shared(cost, settings=SIZES)
+    entry = tuned_entry(tmp_path, bench, MANY, budget_s=60.0)
+    counts = [one.timing(TRITON).tried for one in entry.points]  # type: ignore[union-attr]
+    assert (counts.count(4), counts.count(3)) == (16, 16)
+    said = {one.detail for point in entry.points for one in point.rejected}
+    assert said == {"other sizes of the cache's blocks lost at other points: 1 setting not tried"}
+
+
+def test_a_backend_that_failed_on_the_chosen_size_is_not_picked(tmp_path: Path) -> None:
+    """It stands first in the default order, and must not pass for one that was never tried."""
+    failed = {key({"block_size": 128}, FLASH, 128): Verdict(fault="wrong", detail="off")}
+    bench = Shared(cost, settings=SIZES, faults=failed)
+    entry = tuned_entry(tmp_path, bench, decode((1, 4, 16), (1024, 4096)))
+    assert {pick.backend for pick in Table(entry, (FLASH, TRITON)).points} == {TRITON}
+    for one in entry.points:
+        assert [timing.backend for timing in one.timings] == [TRITON]
+        assert ("FLASH_ATTN", "wrong") in {(out.backend, out.why) for out in one.rejected}
