@@ -28,7 +28,8 @@ constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
 constexpr i64 STEP = 8;   // tokens whose keys all rows use before the next are read
-constexpr i64 NEAR = 16;  // tokens whose keys and then values are read while they are near
+constexpr i64 NEAR = 32;  // tokens whose keys and then values are read while they are near
+constexpr i64 ALONE = 16;  // the same of one row, which has less to do for each
 
 // rows whose scores are computed across lanes, in ones or twos of vectors; fewer: 0
 INLINE i64 across(i64 rows) {
@@ -512,11 +513,12 @@ template <class T>
 static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
+  i64 step = rows == 1 ? ALONE : NEAR;
   prepare<T>(a, s, item, d);
-  find_tile(a, s, item, item.begin, NEAR, d.tiles[0]);
-  for (i64 at = item.begin; at < item.end; at += NEAR, now ^= 1) {
+  find_tile(a, s, item, item.begin, step, d.tiles[0]);
+  for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {
     Tile &t = d.tiles[now], &next = d.tiles[now ^ 1];
-    find_tile(a, s, item, at + NEAR, NEAR, next);
+    find_tile(a, s, item, at + step, step, next);
     Ahead ahead = ahead_of(next);
     stage(a, t, d.staging);
     score_tile<T>(d, a, t, ahead, rows);
