@@ -123,12 +123,21 @@ def reader_of(config: Config) -> Reader:
     return reader
 
 
-def _remark(config: Config) -> None:
-    """Says so where nobody here knows the model type that is read from the generic keys."""
+def is_foreign(model_type: str | None) -> bool:
+    """True where nobody here knows the model type: its keys alone can say what it is."""
     from attnctl.model.class_defaults import is_known
 
+    if model_type is None:
+        return True
+    if model_type in PLAIN_TYPES or model_type in TRAITS or home_of(model_type) is not None:
+        return False
+    return not is_known(model_type)
+
+
+def _remark(config: Config) -> None:
+    """Says so where nobody here knows the model type that is read from the generic keys."""
     model_type = config.text.model_type or config.root.model_type
     if model_type is None:
         config.root.note("no model_type: read from the generic keys")
-    elif not (model_type in PLAIN_TYPES or model_type in TRAITS or is_known(model_type)):
+    elif is_foreign(model_type):
         config.root.note(f"model type {model_type!r} is not known here: read from the generic keys")

@@ -144,3 +144,18 @@ def test_a_speculators_file_keeps_its_layer_below() -> None:
     """The draft model's one layer is described in transformer_layer_config."""
     config = {"speculators_model_type": "eagle3", "transformer_layer_config": decoder()}
     assert only(config).layers == (0, 1, 2, 3, 4, 5)
+
+
+def test_keys_of_an_unknown_type_say_what_they_say_elsewhere() -> None:
+    """Sinks by flag and by kind, V of its own width, attention at an offset among Mamba layers."""
+    assert only(decoder("unheard_of", use_sinks=True)).sinks
+    types = ["sliding_attention", "full_attention"] * 3
+    some = decoder("unheard_of", layer_types=types, sliding_window=8,
+                   add_swa_attention_sink_bias=True)  # fmt: skip
+    assert [(g.kind, g.sinks) for g in groups(some)] == [("sliding", True), ("full", False)]
+    wide = only(decoder("unheard_of", head_dim=48, v_head_dim=32))
+    assert (wide.head_size, wide.head_size_v) == (48, 32)
+    assert only(decoder("llama", head_dim=48, v_head_dim=32)).head_size_v is None
+    mixed = decoder("unheard_of", attn_layer_period=3, attn_layer_offset=1, mamba_d_state=4,
+                    mamba_d_conv=4, mamba_expand=2)  # fmt: skip
+    assert by_kind(mixed) == {"full": (1, 4), "mamba1": (0, 2, 3, 5)}
