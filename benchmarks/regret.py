@@ -65,7 +65,7 @@ OFF_GRID = {
         ("decode", 150, 600, 1),
         ("prefill", 2, 6000, 512),
         ("decode", 12, 2000, 1),
-        ("prefill", 3, 1000, 1000),
+        ("prefill", 3, 900, 900),
     ),
     "small": (
         ("decode", 1, 300, 1),
