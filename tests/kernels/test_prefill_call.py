@@ -99,14 +99,14 @@ def test_programs_are_as_many_as_run_at_once_and_no_more_than_there_are_units() 
 @pytest.mark.parametrize("ratio", [1, 4])
 @pytest.mark.parametrize("head_bytes", [2**18, 3 * 2**20, 2**30])
 def test_heads_run_side_by_side_while_their_keys_fit_the_l2(ratio: int, head_bytes: int) -> None:
-    """As many as fit, at least those that share keys, and a divisor of all; 32 with keys each."""
+    """As many as fit, at least those that share keys, and a divisor of all; 16 with keys each."""
     cut = cut_units(4096, 3, 4096, 64, ratio, head_bytes)
     assert (cut.tiles_a_head, cut.tiles_a_sequence, cut.units) == (35, 0, 35 * 64)
     assert 64 % cut.together == 0
     assert cut.together >= ratio
     side = cut.together // ratio * head_bytes
     assert side <= L2_BYTES or cut.together == ratio
-    assert cut.together == (32 if ratio == 1 else 64) or 2 * side > L2_BYTES
+    assert cut.together == (16 if ratio == 1 else 64) or 2 * side > L2_BYTES
 
 
 @pytest.mark.parametrize(

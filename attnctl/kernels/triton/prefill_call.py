@@ -17,9 +17,9 @@ ROWS = 128
 L2_BYTES = 24 * 2**20
 """Keys and values that heads which run side by side may have: half of an H200's L2."""
 
-SIDE_BY_SIDE = 32
-"""Heads that run side by side at most where each has keys of its own: all 128 took 3 to 13 % longer
-on an H200 for sequences of 512 to 128 tokens, and 16 up to 4 % (benchmarks/results/)."""
+SIDE_BY_SIDE = 16
+"""Heads that run side by side at most where each has keys of its own: of short sequences more are
+up to 17 % slower on an H200, of long ones the L2 takes fewer (benchmarks/results/)."""
 
 WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
