@@ -78,8 +78,8 @@ def generation(arch: str) -> str:
     """What architectures of one generation share: sm_12 of sm_121, gfx11 of gfx1151."""
     if arch.startswith("sm_"):
         return arch[:-1]
-    # gfx90a and gfx942 are two generations, gfx1100 and gfx1151 one
-    return arch[:5] if len(arch) == 7 else arch
+    # gfx90a and gfx942 are two generations, gfx1100 and gfx1151 one; gfx1250 is no RDNA 4
+    return arch[:5] if len(arch) == 7 and not arch.startswith("gfx125") else arch
 
 
 def _gpu(arch: str, like: Gpu) -> Gpu:

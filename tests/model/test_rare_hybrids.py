@@ -128,3 +128,19 @@ def test_widths_that_do_not_divide_are_named() -> None:
               "expand_k": 0.01}  # fmt: skip
     with pytest.raises(InputError, match="expand_k"):
         only(config)
+
+
+def test_a_short_list_of_windows_repeats_down_the_layers() -> None:
+    """Mistral's params.json: one full layer in three."""
+    assert by_kind(decoder(sliding_window=[None, 8, 8])) == {
+        "full": (0, 3),
+        "sliding": (1, 2, 4, 5),
+    }
+    with pytest.raises(InputError, match="one entry for each of 6 layers or of a part"):
+        groups(decoder(sliding_window=[None, 8, 8, 8]))
+
+
+def test_a_speculators_file_keeps_its_layer_below() -> None:
+    """The draft model's one layer is described in transformer_layer_config."""
+    config = {"speculators_model_type": "eagle3", "transformer_layer_config": decoder()}
+    assert only(config).layers == (0, 1, 2, 3, 4, 5)

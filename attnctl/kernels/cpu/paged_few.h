@@ -27,8 +27,9 @@ constexpr i64 ROWS = 8;
 constexpr i64 SUMS = 8;
 constexpr i64 ROWS = 4;
 #endif
-constexpr i64 STEP = 8;    // tokens whose keys all rows use before the next are read
-constexpr i64 MIXED = 16;  // tokens whose values all rows use before the next are read
+constexpr i64 STEP = 8;   // tokens whose keys all rows use before the next are read
+constexpr i64 NEAR = 32;  // tokens whose keys and then values are read while they are near
+constexpr i64 ALONE = 16;  // the same of one row, which has less to do for each
 
 // rows whose scores are computed across lanes, in ones or twos of vectors; fewer: 0
 INLINE i64 across(i64 rows) {
@@ -62,21 +63,27 @@ static void next_row(Ahead& f) {
 }
 
 // into the second-level cache: the first is full
-INLINE void fetch_line(Ahead& f) {
-  if (f.at >= f.end) {
-    if (f.run == f.stop) return;
-    next_row(f);
+INLINE void fetch(const u8* p) { __builtin_prefetch(p, 0, 2); }
+
+static void fetch_lines(Ahead& f, i64 n) {
+  for (; n > 0; n--, f.at += 64) {
+    if (f.at >= f.end) {
+      if (f.run == f.stop) return;
+      next_row(f);
+    }
+    fetch(f.at);
   }
-  __builtin_prefetch(f.at, 0, 2);
-  f.at += 64;
 }
 
-INLINE void fetch_lines(Ahead& f, i64 n) {
-  for (i64 x = 0; x < n; x++) fetch_line(f);
-}
-
-INLINE void fetch_rest(Ahead& f) {
-  while (f.at < f.end || f.run != f.stop) fetch_line(f);
+// where the next n lines lie, for a loop to fetch; where they lie apart, they are fetched here
+INLINE const u8* take_lines(Ahead& f, i64 n, const u8* otherwise) {
+  const u8* at = f.at;
+  if (f.end - at >= 64 * n) {
+    f.at += 64 * n;
+    return at;
+  }
+  fetch_lines(f, n);
+  return otherwise;
 }
 
 // ---- scores ----
@@ -89,9 +96,13 @@ INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, A
   constexpr i64 J = least(SUMS / R, STEP);
   i64 whole = width / (2 * LANES) * (2 * LANES), d = 0;
   vf sum[R * J] = {};
+  const u8* lines = take_lines(ahead, J * fetching * T::size / 64, key[0]);
   for (; d < whole; d += 2 * LANES) {
     Two k[J];
-    if (d < fetching && d * T::size % 64 == 0) fetch_lines(ahead, J);
+    if (d < fetching && d * T::size % 64 == 0) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < J; x++) fetch(lines + J * d * T::size + x * 64);
+    }
 #pragma GCC unroll 8
     for (i64 x = 0; x < J; x++) k[x] = read_two<T>(key[x] + d * T::size);
 #pragma GCC unroll 8
@@ -122,7 +133,7 @@ INLINE void dots(const float* query, i64 pad, const u8* const* key, i64 width, A
     v8 s = sums_of(sum + g);
 #pragma GCC unroll 8
     for (i64 r = g / J; r < (g + 8) / J; r++) {
-      float* row = score + r * TILE;
+      float* row = score + r * NEAR;
       if constexpr (J == 8) *(v8_any*)row = s;
       else if constexpr (J == 4) *(v4_any*)row = r * J - g ? upper4(s) : lower4(s);
       else *(double_any*)row = ((d4)s)[(r * J - g) / 2];
@@ -137,7 +148,8 @@ INLINE void dots_alone(const float* query, const u8* const* keys, i64 width, Ahe
   vf sums[STEP];
   for (i64 x = 0; x < STEP; x++) {
     const u8* key = keys[x];
-    fetch_lines(ahead, width * T::size / 64);
+    const u8* lines = take_lines(ahead, width * T::size / 64, key);
+    for (i64 x = 0; x < width * T::size; x += 64) fetch(lines + x);
     vf sum[4] = {};
     i64 d = 0;
     for (; d + 4 * LANES <= width; d += 4 * LANES) {
@@ -164,18 +176,19 @@ INLINE void score_rows(const float* query, i64 pad, const u8* const* key, i64 wi
                        i64 fetching, i64& r, i64 rows, float* score) {
   for (; r + R <= rows; r += R)
     for (i64 j = 0; j < STEP; j += least(SUMS / R, STEP))
-      dots<T, R>(query + r * pad, pad, key + j, width, ahead, fetching, score + r * TILE + j);
+      dots<T, R>(query + r * pad, pad, key + j, width, ahead, fetching, score + r * NEAR + j);
 }
 
 // The same for more rows, where the row is the lane: nothing is left to be added up. The query is
-// [width][V * LANES], the keys are floats. A line is fetched every `every` columns.
-template <i64 V>
+// [width][V * LANES], the keys are floats; `size` bytes were read of each.
+template <i64 V, i64 size>
 INLINE void dots_across(const float* query, const float* const* key, i64 width, Ahead& ahead,
-                        i64 every, float* score) {
+                        float* score) {
   constexpr i64 J = STEP / V;
   vf sum[V][J] = {};
-  for (i64 d = 0; d < width; d++, query += V * LANES) {
-    if ((d & (every - 1)) == 0) fetch_line(ahead);
+  const u8* lines = take_lines(ahead, width * J * size / 64, (const u8*)key[0]);
+  for (i64 d = 0; d < width; d++, query += V * LANES, lines += J * size) {
+    fetch(lines);
     vf q[V];
 #pragma GCC unroll 2
     for (i64 v = 0; v < V; v++) {
@@ -196,9 +209,9 @@ INLINE void dots_across(const float* query, const float* const* key, i64 width, 
 #pragma GCC unroll 8
       for (i64 x = 0; x < J; x++) block[x] = *(const v8_any*)((const float*)&sum[v][x] + half);
       transpose8(block);
-      float* to = score + (v * LANES + half) * TILE;
+      float* to = score + (v * LANES + half) * NEAR;
 #pragma GCC unroll 8
-      for (i64 r = 0; r < 8; r++, to += TILE) {
+      for (i64 r = 0; r < 8; r++, to += NEAR) {
         if constexpr (J == 8) *(v8_any*)to = block[r];
         else *(v4_any*)to = lower4(block[r]);
       }
@@ -228,7 +241,7 @@ INLINE void score_across(const float* query, const u8* const* key, i64 width, Ah
     if constexpr (T::size < 4) widen_row<T>(key[x], width, floats + x * pad);
   }
   for (i64 x = 0; x < STEP; x += J)
-    dots_across<V>(query, rows + x, width, ahead, 64 / (T::size * J), score + x);
+    dots_across<V, T::size>(query, rows + x, width, ahead, score + x);
 }
 
 template <class T>
@@ -256,8 +269,9 @@ static void score_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahea
 template <class T, i64 R, i64 C, bool PART>
 INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
                 i64 width, Ahead& ahead, i64 fetching, float* sums, i64 pad) {
-  constexpr i64 bytes = C * LANES * T::size, every = bytes < 64 ? 64 / bytes - 1 : 0;
+  constexpr i64 bytes = C * LANES * T::size;
   i64 from = column * T::size;
+  const u8* lines = take_lines(ahead, fetching * bytes / 64, values[0]);
   vf sum[R][C];
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
@@ -269,7 +283,10 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
   }
   for (i64 j = 0; j < n; j++) {
     const u8* value = values[j] + from;
-    if (j < fetching && (j & every) == 0) fetch_lines(ahead, (bytes + 63) / 64);
+    if (j < fetching) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < bytes; x += 64) fetch(lines + j * bytes + x);
+    }
     vf v[C];
     if constexpr (C == 1) {
       v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
@@ -283,7 +300,7 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
     }
 #pragma GCC unroll 8
     for (i64 r = 0; r < R; r++) {
-      vf w = splat(weight[r * TILE + j]);
+      vf w = splat(weight[r * NEAR + j]);
 #pragma GCC unroll 8
       for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
     }
@@ -301,7 +318,7 @@ INLINE void mix_rows(const float* weight, const float* keep, const u8* const* va
                      i64 pad) {
   constexpr i64 C = least(SUMS / R, 8);
   for (; r + R <= rows; r += R) {
-    const float *w = weight + r * TILE, *k = keep ? keep + r : nullptr;
+    const float *w = weight + r * NEAR, *k = keep ? keep + r : nullptr;
     float* to = sums + r * pad;
     i64 c = 0;
     for (; c + C * LANES <= width; c += C * LANES)
@@ -318,17 +335,13 @@ INLINE void mix_rows(const float* weight, const float* keep, const u8* const* va
 template <class T>
 static void mix_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows,
                      const float* keep) {
-  i64 w = a.value_width, pad = ceil_to(w, LANES), passes = passes_of(rows);
-  for (i64 j = 0; j < t.n; j += MIXED, keep = nullptr) {
-    const u8* const* value = t.value + j;
-    i64 n = least(MIXED, t.n - j), r = 0, f = (n + passes - 1) / passes;
-    const float* weight = d.score + j;
-    if constexpr (ROWS == 8)
-      mix_rows<T, 8>(weight, keep, value, n, w, ahead, f, r, rows, d.sums, pad);
-    mix_rows<T, 4>(weight, keep, value, n, w, ahead, f, r, rows, d.sums, pad);
-    mix_rows<T, 2>(weight, keep, value, n, w, ahead, f, r, rows, d.sums, pad);
-    mix_rows<T, 1>(weight, keep, value, n, w, ahead, f, r, rows, d.sums, pad);
-  }
+  i64 w = a.value_width, pad = ceil_to(w, LANES), passes = passes_of(rows), r = 0;
+  i64 f = (t.n + passes - 1) / passes;
+  if constexpr (ROWS == 8)
+    mix_rows<T, 8>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
+  mix_rows<T, 4>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
+  mix_rows<T, 2>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
+  mix_rows<T, 1>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
 }
 
 // ---- weights ----
@@ -338,7 +351,7 @@ constexpr float HEADROOM = 8;  // weights may grow to 2^8 before all that came b
 // raises the tops to the highest logits; keep[r] is what the sums of row r are worth then
 static void raise_tops(Direct& d, i64 rows, i64 n) {
   for (i64 r = 0; r < rows; r++) {
-    const float* row = d.score + r * TILE;
+    const float* row = d.score + r * NEAR;
     vf highest = load(row);
     for (i64 j = LANES; j < n; j += LANES) {
       vf x = load(row + j);
@@ -360,12 +373,12 @@ static bool weigh_tile(Direct& d, i64 rows, i64 n) {
   vi above = {};
   for (i64 r = 0; r < rows; r++) {
     vf limit = splat(d.top[r] + HEADROOM);
-    for (i64 j = 0; j < n; j += LANES) above |= load(d.score + r * TILE + j) > limit;
+    for (i64 j = 0; j < n; j += LANES) above |= load(d.score + r * NEAR + j) > limit;
   }
   bool raised = any_of(above);
   if (raised) raise_tops(d, rows, n);
   for (i64 r = 0; r < rows; r++) {
-    float *row = d.score + r * TILE, *total = d.total + r * LANES;
+    float *row = d.score + r * NEAR, *total = d.total + r * LANES;
     vf base = splat(d.top[r] == NEVER ? 0 : d.top[r]), sum = load(total);
     for (i64 j = 0; j < n; j += LANES) {
       vf w = exp2_of(load(row + j) - base);
@@ -385,11 +398,11 @@ static void drop_unseen(Direct& d, Tile& t, i64 rows) {
   for (i64 j = 0; j < t.n; j++) {
     if (!d.any[j]) continue;
     t.value[kept] = t.value[j];
-    for (i64 r = 0; r < rows; r++) d.score[r * TILE + kept] = d.score[r * TILE + j];
+    for (i64 r = 0; r < rows; r++) d.score[r * NEAR + kept] = d.score[r * NEAR + j];
     kept++;
   }
   for (i64 r = 0; r < rows; r++)
-    for (i64 j = kept; j < TILE; j++) d.score[r * TILE + j] = NEVER;
+    for (i64 j = kept; j < NEAR; j++) d.score[r * NEAR + j] = NEVER;
   t.n = kept;
 }
 
@@ -400,7 +413,7 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
   i64 first = before + item.row / group, last = before + (item.row + item.rows - 1) / group;
   if (all_see(a, s, first, last, t.at, t.n)) {
     for (i64 r = 0; r < item.rows; r++)
-      for (i64 j = t.n; j < padded; j++) d.score[r * TILE + j] = NEVER;
+      for (i64 j = t.n; j < padded; j++) d.score[r * NEAR + j] = NEVER;
     return true;
   }
   for (i64 j = 0; j < padded; j++) d.any[j] = 0;
@@ -412,7 +425,7 @@ static bool mask_direct(const Attention& a, const Sequence& s, const Item& item,
       for (i64 j = 0; j < t.n; j++) d.any[j] |= d.seen[j];
       position = i;
     }
-    mask(d.seen, 0, padded, d.score + r * TILE);
+    mask(d.seen, 0, padded, d.score + r * NEAR);
   }
   i64 n = t.n, count = 0;
   for (i64 j = 0; j < n; j++) count += d.any[j] != 0;
@@ -427,7 +440,7 @@ INLINE void bend_tile(const Attention& a, const Sequence& s, const Item& item, c
   for (i64 r = 0; r < item.rows; r++) {
     i64 row = item.row + r;
     bend(a, t, before + row / group, item.kv_head * group + row % group, 0, ceil_to(t.n, LANES),
-         d.score + r * TILE);
+         d.score + r * NEAR);
   }
 }
 
@@ -458,7 +471,7 @@ INLINE void join_pairs(float* row, i64 width) {
 
 static i64 direct_bytes(const Attention& a) {
   i64 wide = ceil_to(a.width, LANES) + ceil_to(a.value_width, LANES);
-  return ((FEW + STEP) * wide + FEW * (TILE + LANES) + 2 * TILE) * 4 + (i64)sizeof(Direct) + 1024;
+  return ((FEW + STEP) * wide + FEW * (NEAR + LANES) + 2 * NEAR) * 4 + (i64)sizeof(Direct) + 1024;
 }
 
 static Direct* lay_out_direct(const Attention& a, Arena& arena, float* staging) {
@@ -466,11 +479,11 @@ static Direct* lay_out_direct(const Attention& a, Arena& arena, float* staging) 
   Direct* d = (Direct*)arena.floats((i64)sizeof(Direct) / 4);
   d->query = arena.floats(FEW * pad);
   d->sums = arena.floats(FEW * pad_v);
-  d->score = arena.floats(FEW * TILE);
+  d->score = arena.floats(FEW * NEAR);
   d->floats = arena.floats(STEP * pad);
   d->total = arena.floats(FEW * LANES);
-  d->seen = (i32*)arena.floats(TILE);
-  d->any = (i32*)arena.floats(TILE);
+  d->seen = (i32*)arena.floats(NEAR);
+  d->any = (i32*)arena.floats(NEAR);
   d->staging = staging;
   return d;
 }
@@ -500,11 +513,12 @@ template <class T>
 static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
+  i64 step = rows == 1 ? ALONE : NEAR;
   prepare<T>(a, s, item, d);
-  find_tile(a, s, item, item.begin, d.tiles[0]);
-  for (i64 at = item.begin; at < item.end; at += TILE, now ^= 1) {
+  find_tile(a, s, item, item.begin, step, d.tiles[0]);
+  for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {
     Tile &t = d.tiles[now], &next = d.tiles[now ^ 1];
-    find_tile(a, s, item, at + TILE, next);
+    find_tile(a, s, item, at + step, step, next);
     Ahead ahead = ahead_of(next);
     stage(a, t, d.staging);
     score_tile<T>(d, a, t, ahead, rows);
@@ -514,7 +528,7 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
       bool raised = weigh_tile(d, rows, padded);
       mix_tile<T>(d, a, t, ahead, rows, raised ? d.keep : nullptr);
     }
-    fetch_rest(ahead);
+    fetch_lines(ahead, 1 << 20);
   }
   for (i64 r = 0; r < rows; r++) {
     join_pairs<T>(d.sums + r * pad_v, a.value_width);

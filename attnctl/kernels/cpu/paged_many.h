@@ -144,7 +144,7 @@ static void packed(const Attention& a, const Item& item, const Partial& partial,
     p.total[r] = 0;
   }
   for (i64 at = item.begin; at < item.end; at += TILE) {
-    find_tile(a, s, item, at, p.tile);
+    find_tile(a, s, item, at, TILE, p.tile);
     stage(a, p.tile, p.staging);
     one_tile<T>(a, s, item, p);
   }

@@ -145,9 +145,10 @@ INLINE void find_scales(const Attention& a, i64 block, i64 row, i64 kv_head, i64
       a.value_scales[block * a.value_scale_n + row * a.value_scale_p + kv_head * a.value_scale_h];
 }
 
-// the tokens from `at` on, at most TILE and none behind the item's end
-static void find_tile(const Attention& a, const Sequence& s, const Item& item, i64 at, Tile& t) {
-  i64 size = SIZES[a.cache_type], j = 0, n = most(least(TILE, item.end - at), 0);
+// the tokens from `at` on, at most `most_tokens` and none behind the item's end
+static void find_tile(const Attention& a, const Sequence& s, const Item& item, i64 at,
+                      i64 most_tokens, Tile& t) {
+  i64 size = SIZES[a.cache_type], j = 0, n = most(least(most_tokens, item.end - at), 0);
   const i32* pages = a.table + s.index * a.table_b;
   t.at = at;
   t.n = n;
@@ -165,7 +166,7 @@ static void find_tile(const Attention& a, const Sequence& s, const Item& item, i
       find_scales(a, block, row, item.kv_head, j, t);
     }
   }
-  for (; n && j < TILE; j++) {  // read and thrown away
+  for (; n && j < most_tokens; j++) {  // read and thrown away
     t.key[j] = t.key[n - 1];
     t.value[j] = t.value[n - 1];
   }

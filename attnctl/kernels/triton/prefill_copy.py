@@ -90,6 +90,7 @@ def copy_units(
     stride_table,
     sequences,
     tiles_a_head,
+    tiles_a_sequence,
     together,
     total,
     D_HIGH: gl.constexpr,
@@ -106,13 +107,15 @@ def copy_units(
     programs = gl.num_programs(0)
     unit = gl.program_id(0)
     head, begin, first, queries, key_first, length = place_of(
-        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-    )
+        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+        PAGE,
+    )  # fmt: skip
     while (begin >= queries) & (unit < total):
         unit = programs + gl.atomic_add(COUNTS, 1)
         head, begin, first, queries, key_first, length = place_of(
-            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-        )
+            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+            PAGE,
+        )  # fmt: skip
     units.index(0).store(gl.full([1], unit, gl.int32, layout=lane))
     sync_warps()
     mbarrier.arrive(announced.index(0))
@@ -169,8 +172,8 @@ def copy_units(
                     next_unit = programs + gl.atomic_add(COUNTS, 1)
                     next_head, next_begin, next_first, next_queries, next_key_first, next_length = (
                         place_of(
-                            next_unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together,
-                            PAGE,
+                            next_unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head,
+                            tiles_a_sequence, together, PAGE,
                         )
                     )  # fmt: skip
                 # the place is free: this unit's queries were copied when both groups had read the
