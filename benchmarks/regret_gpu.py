@@ -89,12 +89,12 @@ class Run:
 
 def ahead(run):
     arguments = run.arguments
-    tasks = {arguments.all: [], arguments.most: []}
+    tasks = {arguments.all: [], arguments.few: []}
     for model in arguments.model:
         tasks[arguments.all] += run.tasks(model, off_grid(arguments), ("paged",))
         tasks[arguments.all] += run.tasks(model, run.grid())
     for model in arguments.tune_only or ():
-        tasks[arguments.most] += run.tasks(model, run.grid(arguments.fewer))
+        tasks[arguments.few] += run.tasks(model, run.grid(arguments.fewer))
     limit = seconds(arguments.ahead, "--ahead")
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
@@ -102,18 +102,19 @@ def ahead(run):
 
 
 def tunes(run):
+    run.bench.most = run.arguments.most
     _tuned(run, run.arguments.model, run.grid(), run.arguments.tune)
 
 
 def others(run):
     """The models of --tune-only, last of all: what matters less when the time is short."""
     arguments = run.arguments
+    run.bench.most = arguments.few
     _tuned(run, arguments.tune_only or (), run.grid(arguments.fewer), arguments.others)
 
 
 def _tuned(run, models, loads, budget):
     budget = seconds(budget, "the budget of a layer shape")
-    run.bench.most = run.arguments.most
     for model in models:
         name = f"{Path(model).stem}.json"
         shapes = len({task.shape_key for task in run.tasks(model, loads)})
@@ -200,6 +201,7 @@ def main():
     parser.add_argument("--backend", action="append")
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
+    parser.add_argument("--few", type=int, default=8, help="as --most, for the --tune-only models")
     parser.add_argument("--fewer", type=int, help="as --points, for the models of --tune-only")
     parser.add_argument("--off", help="a workload file of the points off the grid")
     parser.add_argument("--most", type=int, default=64)
