@@ -113,7 +113,7 @@ def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepa
 def run(prepared: Prepared) -> SmokeReport:
     """The trials of every plan, shown as they end, and what they come to."""
     from attnctl.render.smoke_live import LiveTable
-    from attnctl.run import ended_by_signals
+    from attnctl.unwinding import ended_by_signals
 
     said: list[Ready] = []
     trials: list[list[Trial]] = [[] for _ in prepared.plans]
