@@ -67,6 +67,7 @@ FASTEST: tuple[Changes, ...] = (
     *(_SMALL, {**_SMALL, **_WHOLE}, _NARROW, {**_WIDE, **_WHOLE}, {**_NARROW, "decode.warps": 1}),
     *(_THIN, {**_SMALL, **_FINE}, {**_NARROW, **_FULL}, _WHOLE, _FINE, {**_NARROW, **_WHOLE}),
     *({**_THIN, **_FINE}, {**_THIN, **_WHOLE}, {**_THIN, **_FULL}),
+    *({"decode.stages": 3}, {**_SMALL, "decode.stages": 4}, {**_SMALL, "decode.warps": 2}),
 )
 
 LIKELY = 7
