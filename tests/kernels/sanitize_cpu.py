@@ -30,6 +30,8 @@ CASES: tuple[dict[str, Value], ...] = (
     {"heads": 71, "kv_heads": 1, "queries": "1", "contexts": "1100"},
     {"head_size": 512, "queries": "1+30", "contexts": "65+30"},
     {"kv_cache_dtype": "fp8"},
+    {"heads": 2, "kv_heads": 2, "queries": "1", "contexts": "67", "kv_cache_dtype": "fp8"},
+    {"heads": 2, "kv_heads": 2, "queries": "1", "contexts": "67", "layout": "NHD"},
     {"kv_cache_dtype": "fp8_e5m2", "head_size": 40},
     {"kv_cache_dtype": "int8_per_token_head", "head_size": 72},
 )

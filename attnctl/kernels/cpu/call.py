@@ -10,10 +10,10 @@ from torch import Tensor
 
 from attnctl.ops.paged import Paged
 
-# a window that excludes nothing; NONE in paged.cpp
+# a window that excludes nothing; NONE in paged_call.h
 NONE = 1 << 40
 
-# struct Attention and struct Writes of paged.cpp, member by member
+# struct Attention and struct Writes of paged_call.h, member by member
 _ATTENTION = struct.Struct("13P 37q 4d")
 _WRITES = struct.Struct("7P 24q 2d")
 
@@ -26,7 +26,7 @@ TYPES = {
     torch.int8: 5,
 }
 DIRECT_ROWS = 16
-"""Rows of a group up to which keys are read where they are, not packed: FEW in paged.cpp."""
+"""Rows of a group up to which keys are read where they are, not packed: FEW in paged_ahead.h."""
 
 UNTUNED = (0, 0, 0, DIRECT_ROWS)
 _NO_STRIDES = (0, 0, 0)

@@ -1,7 +1,11 @@
 // Paged attention and cache writes on a processor. The mathematics is that of attnctl/ops/paged.py.
 // Threads are OpenMP's. Addresses are 64-bit. Logits are kept in base 2: exp(x) = 2^(x log2 e).
+
+#include "paged_ahead.h"
+#include "paged_call.h"
 #include "paged_few.h"
 #include "paged_many.h"
+#include "paged_scores.h"
 #include "paged_tiles.h"
 #include "vectors.h"
 
