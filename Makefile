@@ -10,7 +10,7 @@ SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
 # tests/kernels has Triton interpret its kernels, which must be said before a process imports it, so
 # they have processes of their own
-.PHONY: test lint fuzz zoo bench compile compile-knobs docs clean
+.PHONY: test lint fuzz zoo bench compile compile-knobs pythons docs clean
 
 test: $(VENV)/test.installed
 	$(if $(BROWSER),,@echo "no chromium here: tests/browser is left out")
@@ -45,6 +45,11 @@ compile: $(VENV)/test.installed
 # with every setting that tune would try: hours
 compile-knobs: $(VENV)/test.installed
 	$(BIN)/attnctl smoke --compile-for all --every-knob
+
+# installed and imported whole by each of these that is here
+PYTHONS ?= $(foreach minor,10 11 12 13,$(shell command -v python3.$(minor)))
+pythons:
+	$(PYTHON) tools/pythons.py $(PYTHONS)
 
 docs: $(VENV)/test.installed
 	$(BIN)/python tools/schemas.py

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from attnctl.decision import Decision
     from attnctl.engines.values import EngineReport
     from attnctl.profile.shelf import Shelf
-    from attnctl.sensitivity import Ask
+    from attnctl.sweep_ask import Ask
 
 
 NOTHING_SET: Mapping[str, str] = MappingProxyType({})

@@ -102,13 +102,33 @@ def find(name: str) -> Path | None:
 def load(source: str | os.PathLike[str]) -> Machine:
     """The machine of a bundled name, or of the file at that path; a name goes before a file.
 
-    Raises InputError where neither exists or the file is not a machine that this version can read.
+    Where there is neither, the name may be an architecture ("sm_121", "12.1", "gfx1151") or what
+    the driver calls a bundled GPU ("NVIDIA H100 80GB HBM3").
+    Raises InputError where nothing fits or the file is not a machine that this version can read.
     """
     if isinstance(source, os.PathLike):
         source = os.fspath(source)
     refuse_other("machine", source, str, "the name of a bundled one, or a file")
     path = find(source)
+    if path is None and not (_looks_like_path(source) or os.path.lexists(source)):
+        other = _otherwise_named(source)
+        if other is not None:
+            return other
     return _decode(_read(path or Path(source), source), source if path is None else str(path))
+
+
+def _otherwise_named(name: str) -> Machine | None:
+    """The machine of an architecture, or the bundled one whose GPU bears this name."""
+    from attnctl.machine_archs import arch_of, machine_of_arch
+
+    if arch_of(name) is None and not any(character.isdigit() for character in name):
+        return None
+    every = [load(folder() / f"{one}.json") for one in names()]
+    key = _squash(name)
+    for machine in every:
+        if any(_squash(gpu.name or "") == key for gpu in machine.gpus):
+            return machine
+    return machine_of_arch(name, every)
 
 
 def _looks_like_path(source: str) -> bool:

@@ -17,7 +17,7 @@ from attnctl.report import Timed
 from attnctl.timed import Span
 
 if TYPE_CHECKING:
-    from attnctl.sensitivity import Ask
+    from attnctl.sweep_ask import Ask
 
 
 class Profiled:

@@ -29,7 +29,7 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device does at most, as measured before and after a run that times, the better one.
+    """What a device does at most, as measured beside a run that times.
 
     read_gbps: 10^9 bytes a second that a reduction reads. matrix_gflops: 10^9 operations a second
     of a large product, in bfloat16 on a GPU and float32 on a processor. cache_bytes: of the

@@ -100,7 +100,7 @@ def _serve(
             if cache_bytes is not None and trial.status == "pass":
                 from attnctl.perf.clock import timing_of
 
-                found = timing_of(runtime, text, place, cache_bytes)
+                found = timing_of(runtime, place, cache_bytes)
                 trial = msgspec.structs.replace(trial, timing=found)
         except Exception as error:  # one case's error is that case's result
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])

@@ -5,10 +5,10 @@
 
 Every time has its error beside it: ours against the specification's mathematics in float64, on some
 rows of the same batch. Times are medians of CUDA graphs that go through enough input sets to leave
-the L2 behind; prefill is timed by events with a flushed L2. The floor is the larger of bytes over
-the measured read bandwidth and operations over the measured matrix rate. With PEER naming a folder
-of unpacked vLLM 0.33 wheels, FlashMLA and FlashAttention-3 are timed beside. With OUT,
-$OUT/mla_gpu.json, rewritten after every row.
+the L2 behind; prefill is timed in graphs and by events with a flushed L2, the rivals in turns. The
+floor is the larger of bytes over the measured read bandwidth and operations over the measured
+matrix rate. With PEER naming a folder of unpacked vLLM 0.33 wheels, FlashMLA and FlashAttention-3
+are timed beside. With OUT, $OUT/mla_gpu.json, rewritten after every row.
 """
 
 from __future__ import annotations
@@ -137,6 +137,23 @@ def event_ms(call):
         return do_bench(call, warmup=10, rep=40, return_mode="median")
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:150]}"
+
+
+def turns_ms(calls, rounds=15):
+    """Median by name: calls in turns, so that all of them meet the same clock, the L2 flushed."""
+    flush = torch.empty(2**26, device=GPU, dtype=torch.int32)
+    marks = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for name, call in [*calls.items()] * rounds:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        begin.record()
+        call()
+        end.record()
+        marks[name].append((begin, end))
+    torch.cuda.synchronize()
+    return {n: statistics.median(a.elapsed_time(b) for a, b in pairs) for n, pairs in marks.items()}
 
 
 def compile_all(launches):
@@ -552,29 +569,28 @@ class Prompt:
         )
 
 
-PROMPTS = ((1, 4096), (1, 16384), (8, 1024), (4, 2048))
+PROMPTS = (
+    *((1, 4096, 128), (1, 8192, 128), (1, 16384, 32), (8, 1024, 128), (4, 2048, 128)),
+    *((16, 512, 128), (32, 256, 128), (64, 128, 128), (1, 8192, 16), (8, 1024, 16), (16, 512, 16)),
+)
 
 
 def prefill(found):
     fa3 = load_fa3_dense()
-    for sequences, length in PROMPTS:
-        prompt = Prompt(sequences, length, 128 if length < 16384 else 32)
-        launch = prompt.launch()
-        compile_all([launch])
-        values = {
-            "ours": event_ms(lambda w=launch: launch_all([w])),
-            "floor": found.floor_ms(0, prompt.flops),
-            "error": prompt.error(launch),
-        }
+    for sequences, length, heads in PROMPTS:
+        prompt = Prompt(sequences, length, heads)
+        launch, portable = prompt.launch(), prompt.launch(groups=False)
+        compile_all([launch, portable])
+        calls = {"ours": lambda w=launch: launch_all([w]), "sdpa": prompt.sdpa()}
         if fa3 is not None:
-            values["fa3"] = event_ms(fa3(prompt))
-        values["sdpa"] = event_ms(prompt.sdpa())
-        c = launch.constants
-        portable = prompt.launch(groups=False)
-        values["portable"] = event_ms(lambda w=portable: launch_all([w]))
-        plan = f"{launch.kernel.__name__} w{c['num_warps']}"
-        found.add("prefill", f"B{sequences} S{length} h{prompt.heads}", **values, plan=plan)
-        del prompt, launch
+            calls["fa3"] = fa3(prompt)
+        values = {"ours": 0.0, "floor": found.floor_ms(0, prompt.flops)}
+        values |= {"error": prompt.error(launch)}
+        values |= turns_ms({**calls, "portable": lambda w=portable: launch_all([w])})
+        values |= {f"{name} graph": graph_ms([call] * 4) for name, call in calls.items()}
+        plan = f"{launch.kernel.__name__} w{launch.constants['num_warps']}"
+        found.add("prefill", f"B{sequences} S{length} h{heads}", **values, plan=plan)
+        del prompt, launch, portable, calls
         torch.cuda.empty_cache()
 
 

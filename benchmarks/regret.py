@@ -7,9 +7,10 @@
 
 For each layer shape a grid is tuned (or --profile holds it), then every eligible backend runs with
 every valid setting at points between the grid's; the fastest of them, the profile's pick and the
-untuned default are timed again in turns. Regret is the pick's time over the fastest's. --repeat:
-the same grid is tuned twice: where the winners differ, they are timed in turns. Nothing is pruned
-here. Rows are written as they come, so that a run that is cut short keeps what it has.
+untuned default are timed again in turns, until their medians are known. Regret is the pick's time
+over the fastest's. --repeat: the same grid is tuned twice: where the winners differ, they are timed
+in turns. Nothing is pruned here. Rows are written as they come, so that a run that is cut short
+keeps what it has.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import msgspec
 from ahead import candidates_of
@@ -39,7 +40,7 @@ from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
-from attnctl.tune.noise import levelled
+from attnctl.tune.noise import error_us, levelled
 from attnctl.tune.race import Entrant
 from attnctl.tune.run import run_tasks
 from attnctl.tune.search import Judge
@@ -49,6 +50,7 @@ from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
 FIRST_ROUNDS, LAST_ROUNDS, LAST, ALIKE = 3, 30, 6, 3
+AGAIN, QUIET = 4, 0.005
 PAIRS = 120
 
 OFF_GRID = {
@@ -63,7 +65,7 @@ OFF_GRID = {
         ("decode", 150, 600, 1),
         ("prefill", 2, 6000, 512),
         ("decode", 12, 2000, 1),
-        ("prefill", 3, 1000, 1000),
+        ("prefill", 3, 900, 900),
     ),
     "small": (
         ("decode", 1, 300, 1),
@@ -129,7 +131,7 @@ def exhaust(task, bench, judge, table, end):
     alike = [key for key in ranked if everything[key].page == chosen.page]
     finalists = dict.fromkeys((*ranked[:LAST], *alike[:ALIKE], chosen.key, default.key))
     last = [everything[key] for key in finalists if key in everything]
-    times = levelled(bench.time(task.work, last, LAST_ROUNDS)[0])
+    times = levelled(_last_times(task, bench, last, chosen.key))
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -156,6 +158,27 @@ def exhaust(task, bench, judge, table, end):
         "default_us": final.get(default.key),
         "seconds": round(time.monotonic() - begin, 2),
     }
+
+
+def _last_times(task, bench, last, chosen):
+    """The times of the last rounds, run again until the pick's and the fastest's are well known."""
+    times = bench.time(task.work, last, LAST_ROUNDS)[0]
+    for _ in range(AGAIN):
+        level = levelled(times)
+        told = [one for key, one in level.items() if key == chosen]
+        told.append(min(level.values(), key=median))
+        # each half of the rounds tells by itself
+        if all(error_us(_spread(one), len(one) / 2) <= QUIET * median(one) for one in told):
+            break
+        more = bench.time(task.work, last, LAST_ROUNDS)[0]
+        times = {key: found + more[key] for key, found in times.items() if key in more}
+    return times
+
+
+def _spread(times):
+    """The interquartile range."""
+    low, _, high = quantiles(times, n=4)
+    return high - low
 
 
 def _counts(names):

@@ -78,20 +78,23 @@ class Run:
         )
         return found.tasks
 
-    def grid(self):
+    def grid(self, count=None):
+        """The workload's points; count: about as many of them, evenly over both phases."""
         loads = read_workload(self.arguments.workload)
-        count = self.arguments.points
-        return loads[:: max(1, len(loads) // count)][:count] if count else loads
+        count = self.arguments.points if count is None else count
+        step = max(1, round(len(loads) / count)) if count else 1
+        phases = [[one for one in loads if one.phase == phase] for phase in ("decode", "prefill")]
+        return tuple(one for phase in phases for one in phase[::step])
 
 
 def ahead(run):
     arguments = run.arguments
-    tasks = {arguments.all: [], arguments.most: []}
+    tasks = {arguments.all: [], arguments.few: []}
     for model in arguments.model:
         tasks[arguments.all] += run.tasks(model, off_grid(arguments), ("paged",))
         tasks[arguments.all] += run.tasks(model, run.grid())
     for model in arguments.tune_only or ():
-        tasks[arguments.most] += run.tasks(model, run.grid())
+        tasks[arguments.few] += run.tasks(model, run.grid(arguments.fewer))
     limit = seconds(arguments.ahead, "--ahead")
     done, left = run.bench.judge(tasks, limit, arguments.jobs, run.folder / AHEAD)
     faults = sum(one.fault is not None for one in run.bench.verdicts.values())
@@ -99,21 +102,23 @@ def ahead(run):
 
 
 def tunes(run):
-    _tuned(run, run.arguments.model, run.arguments.tune)
+    run.bench.most = run.arguments.most
+    _tuned(run, run.arguments.model, run.grid(), run.arguments.tune)
 
 
 def others(run):
     """The models of --tune-only, last of all: what matters less when the time is short."""
-    _tuned(run, run.arguments.tune_only or (), run.arguments.others)
+    arguments = run.arguments
+    run.bench.most = arguments.few
+    _tuned(run, arguments.tune_only or (), run.grid(arguments.fewer), arguments.others)
 
 
-def _tuned(run, models, budget):
+def _tuned(run, models, loads, budget):
     budget = seconds(budget, "the budget of a layer shape")
-    run.bench.most = run.arguments.most
     for model in models:
         name = f"{Path(model).stem}.json"
-        shapes = len({task.shape_key for task in run.tasks(model, run.grid())})
-        asked = run.request(model, run.grid(), name, budget * shapes)
+        shapes = len({task.shape_key for task in run.tasks(model, loads)})
+        asked = run.request(model, loads, name, budget * shapes)
         report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
         for failure in report.failures:
@@ -196,6 +201,8 @@ def main():
     parser.add_argument("--backend", action="append")
     parser.add_argument("--workload", default="chat")
     parser.add_argument("--points", type=int, default=0, help="of the grid, evenly; 0: all")
+    parser.add_argument("--few", type=int, default=8, help="as --most, for the --tune-only models")
+    parser.add_argument("--fewer", type=int, help="as --points, for the models of --tune-only")
     parser.add_argument("--off", help="a workload file of the points off the grid")
     parser.add_argument("--most", type=int, default=64)
     parser.add_argument("--all", type=int, default=0, help="as --most, for what they meet; 0: all")

@@ -178,3 +178,9 @@ def test_a_group_that_only_reads_anothers_cache_shows_no_pages() -> None:
     found = cost(decided(readers, "paged"), Options(), max_position=4096)
     assert found == Cost(layers=0)
     assert cost_text(found) == "nothing is kept"
+
+
+def test_one_layer_is_not_called_layers() -> None:
+    """A group may hold a single one."""
+    assert cost_text(Cost(layers=1, token_bytes=1024)) == "1 KiB per token over 1 layer"
+    assert cost_text(Cost(layers=2, state_bytes=1024)) == "1 KiB per sequence over 2 layers"

@@ -40,7 +40,7 @@ def command(
             "--machine",
             metavar="NAME|FILE|all",
             autocompletion=machines,
-            help="Another machine than this one. Repeatable.",
+            help="Another machine, or an arch (sm_121, gfx1151). Repeatable.",
         ),
     ] = None,
     assume_installed: Annotated[
@@ -187,7 +187,7 @@ def command(
     check_shown(shown, len(specs) * len(named) > 1, vllm_args, json, csv)
     ask = None
     if sweep is not None:
-        from attnctl.sensitivity import read_ask
+        from attnctl.sweep_ask import read_ask
 
         ask = read_ask(sweep)
     reports = tuple(

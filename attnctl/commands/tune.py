@@ -114,9 +114,9 @@ def command(
     from attnctl.registry import load
     from attnctl.render.output import remark
     from attnctl.render.tune import Progress, tune_view
-    from attnctl.run import ended_by_signals
     from attnctl.tune.session import Request, tune
     from attnctl.tune.workload import read_workload
+    from attnctl.unwinding import ended_by_signals
 
     limit_s = _budget(budget, deterministic)
     if not 0 < timeout <= 86_400:

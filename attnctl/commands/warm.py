@@ -53,7 +53,7 @@ def command(
     from attnctl.profile.find import open_profile, target
     from attnctl.registry import load
     from attnctl.render.warm import WarmBar, warm_view
-    from attnctl.run import ended_by_signals
+    from attnctl.unwinding import ended_by_signals
     from attnctl.warming.plan import wanted
     from attnctl.warming.run import warm
 

@@ -61,6 +61,7 @@ MAX_POSITION = (
     "max_seqlen",
     "max_target_positions",
 )
+SINKS = ("has_sink", "use_sinks", "attention_sink", "attention_sinks", "use_attention_sinks")
 _MULTI_QUERY = ("multi_query", "attn_config.multi_query", "multi_query_attention")
 
 
@@ -94,7 +95,7 @@ def attention_of(text: Keys) -> LayerGroup:
         num_kv_heads=kv_heads.value,
         softcap=cap.value if cap else None,
         alibi=has_alibi(text),
-        sinks=text.is_true("has_sink"),
+        sinks=text.is_true(*SINKS),
         notes={**scale_notes(text, size.value), **dual_chunk_notes(text)},
         sources=sources(head_size=size, num_heads=heads, num_kv_heads=kv_heads, softcap=cap),
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from attnctl.model import mla, state_kinds, windows
 from attnctl.model.attention import attention_of
+from attnctl.model.families import is_foreign
 from attnctl.model.groups import assemble
 from attnctl.model.keys import Keys, Value
 from attnctl.model.nesting import Config
@@ -43,7 +44,7 @@ def build(
 
     def of_slot(slot: Slot) -> Sequence[LayerGroup]:
         made = of_name(slot.name, varied(base, slot), text, traits)
-        placed = [_positioned(g, traits, alternates) for g in made]
+        placed = [_positioned(_sunk(g, text), traits, alternates) for g in made]
         return [
             msgspec.structs.replace(g, sources={**g.sources, "kind": names.source}) for g in placed
         ]
@@ -61,12 +62,33 @@ def _with_windows(text: Keys, names: Value[list[str]]) -> Value[list[str]]:
 
 def plain_layer(text: Keys, traits: Traits) -> LayerGroup:
     """The model's attention layer without window: latent where the file describes one."""
-    layer = mla.mla_of(text) if mla.is_mla(text) else attention_of(text)
+    latent = mla.is_mla(text)
+    layer = mla.mla_of(text) if latent else _own_value_width(text, attention_of(text))
     if not bidirectional(text):
         return msgspec.structs.replace(
             layer, sinks=layer.sinks or traits.sinks, alibi=layer.alibi or traits.alibi
         )
     return msgspec.structs.replace(layer, kind="encoder_self", alibi=layer.alibi or traits.alibi)
+
+
+def _own_value_width(text: Keys, layer: LayerGroup) -> LayerGroup:
+    """V of another width than K, where a model type that nobody here knows states one.
+
+    The classes of known types read no such key; there it is a leftover.
+    """
+    given = text.count("v_head_dim") if text.has("v_head_dim") else None
+    if given is None or given.value == layer.head_size or not is_foreign(text.model_type):
+        return layer
+    paths = {**layer.sources, "head_size_v": given.source}
+    return msgspec.structs.replace(layer, head_size_v=given.value, sources=paths)
+
+
+def _sunk(group: LayerGroup, text: Keys) -> LayerGroup:
+    """The group with learned sinks where a flag gives them to layers of its kind alone."""
+    kind = {"sliding": "swa", "full": "full"}.get(group.kind)
+    if kind is None or not text.is_true(f"add_{kind}_attention_sink_bias"):
+        return group
+    return msgspec.structs.replace(group, sinks=True)
 
 
 def bidirectional(text: Keys) -> bool:

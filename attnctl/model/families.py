@@ -35,6 +35,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "deepseek_v4:read": ("deepseek_v4",),
     "falcon:falcon": ("falcon", "RefinedWeb", "RefinedWebModel"),
     "falcon:gpt_bigcode": ("gpt_bigcode",),
+    "fla:read": ("delta_net", "gated_deltanet", "gla", "linear_attn", "retnet"),
     "gated_cross:blt": ("blt",),
     "gated_cross:byte_level": ("blt_local_decoder", "blt_local_encoder"),
     "gated_cross:evolla": ("evolla", "EvollaModel"),
@@ -52,7 +53,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "jamba:read": ("jamba",),
     "kimi_linear:read": ("kimi_linear",),
     "llama4:read": ("llama4", "llama4_text"),
-    "longcat:read": ("longcat_flash",),
+    "longcat:read": ("longcat_flash", "longcat_flash_ngram"),
     "mamba:mamba1": ("mamba", "falcon_mamba"),
     "mamba:mamba2": ("mamba2",),
     "mimo:read": ("mimo_v2", "mimo_v2_flash"),
@@ -63,10 +64,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "nemotron:pruned": ("nemotron-nas",),
     "overrides:read": ("dots3_note_text",),
     "phi3small:read": ("phi3small",),
+    "plamo:plamo": ("plamo",),
+    "plamo:plamo2": ("plamo2",),
+    "plamo:plamo3": ("plamo3",),
     "prefix_lm:read": ("paligemma",),
     "recurrent:griffin": ("recurrent_gemma",),
     "recurrent:rwkv": ("rwkv", "rwkv5", "rwkv6", "rwkv7"),
     "recurrent:xlstm": ("xlstm",),
+    "samba:phi4flash": ("phi4flash",),
     "shared_index:read": ("glm_moe_dsa", "hy_v4", "mistral_large4_text"),
     "smallthinker:read": ("smallthinker",),
     "step3:read": ("step3p5", "step3p7"),
@@ -83,7 +88,7 @@ PLAIN_TYPES = frozenset(
         "h2ovl_chat", "hf_olmo", "internlm", "internlm2", "internlm3", "internlmxcomposer2",
         "internvl_chat", "jais", "kimi_k2", "llava_llama", "llava_qwen", "mimo", "minicpm",
         "minicpmo", "minicpmv", "molmo", "openelm", "orion", "ovis", "pangu", "phi-msft",
-        "phi4mm", "plamo", "plamo3", "qwen", "skywork", "solar", "step3_text", "telechat",
+        "phi4mm", "qwen", "skywork", "solar", "step3_text", "telechat",
         "xverse",
     )
 )  # fmt: skip
@@ -118,12 +123,21 @@ def reader_of(config: Config) -> Reader:
     return reader
 
 
-def _remark(config: Config) -> None:
-    """Says so where nobody here knows the model type that is read from the generic keys."""
+def is_foreign(model_type: str | None) -> bool:
+    """True where nobody here knows the model type: its keys alone can say what it is."""
     from attnctl.model.class_defaults import is_known
 
+    if model_type is None:
+        return True
+    if model_type in PLAIN_TYPES or model_type in TRAITS or home_of(model_type) is not None:
+        return False
+    return not is_known(model_type)
+
+
+def _remark(config: Config) -> None:
+    """Says so where nobody here knows the model type that is read from the generic keys."""
     model_type = config.text.model_type or config.root.model_type
     if model_type is None:
         config.root.note("no model_type: read from the generic keys")
-    elif not (model_type in PLAIN_TYPES or model_type in TRAITS or is_known(model_type)):
+    elif is_foreign(model_type):
         config.root.note(f"model type {model_type!r} is not known here: read from the generic keys")

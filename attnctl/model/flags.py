@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import msgspec
 
+from attnctl.model.attention import SINKS
 from attnctl.model.spec import LayerGroup
 
 # demand -> last parts of the keys that can raise it
 _KEYS = {
-    "sinks": ("has_sink", "add_swa_attention_sink_bias", "add_full_attention_sink_bias"),
+    "sinks": (*SINKS, "add_swa_attention_sink_bias", "add_full_attention_sink_bias"),
     "alibi": ("alibi", "use_alibi", "position_embedding_type", "alibi_starting_size"),
     "prefix_lm": ("prefix_lm", "use_bidirectional_attention"),
 }

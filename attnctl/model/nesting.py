@@ -19,6 +19,8 @@ TEXT_KEYS = (
     "lm_config",
     "text_model_config",
     "vlm_config",
+    "transformer_layer_config",
+    "llm",
 )
 DEPTH_LIMIT = 8
 

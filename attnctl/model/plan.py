@@ -29,6 +29,7 @@ def layer_names(text: Keys, traits: Traits) -> Value[list[str]]:
     depth = depth_of(text).value
     return (
         _by_index(text, depth)
+        or _by_period(text, depth)
         or _by_repeat(text, depth)
         or _by_widths(text, depth)
         or _by_cycle(text, depth, traits)
@@ -59,6 +60,17 @@ def _by_index(text: Keys, depth: int) -> Value[list[str]] | None:
     else:
         other = "mamba"
     return Value(["full" if i in chosen else other for i in range(depth)], given.source)
+
+
+def _by_period(text: Keys, depth: int) -> Value[list[str]] | None:
+    """Attention at an offset of each period among Mamba layers, as Jamba's keys say it."""
+    period = text.count("attn_layer_period") if text.has("mamba_d_state") else None
+    if period is None:
+        return None
+    given = text.whole("attn_layer_offset")
+    offset = given.value if given is not None else 0
+    names = ["full" if i % period.value == offset else "mamba" for i in range(depth)]
+    return Value(names, period.source)
 
 
 def _by_repeat(text: Keys, depth: int) -> Value[list[str]] | None:

@@ -100,6 +100,7 @@ TRAITS: dict[str, Traits] = {
     "t5gemma2_decoder": _GEMMA3,
     "voxtral_realtime_text": Traits(slides=True),
     "vaultgemma": Traits(cycle=Cycle(2)),
+    "plamo3": Traits(cycle=Cycle(8, "last", _PATTERN)),
     "openai_privacy_filter": Traits(slides=True, sinks=True),
 }
 

@@ -42,13 +42,17 @@ def window_of(text: Keys, *names: str) -> Value[int] | None:
 
 
 def per_layer(text: Keys, depth: int) -> Value[list[int]] | None:
-    """The width of each layer's window, 0 for none, where the file lists them."""
+    """The width of each layer's window, 0 for none, where the file lists them.
+
+    A list that goes into the depth repeats down the layers, as in Mistral's params.json.
+    """
     for name in WINDOW:
         given = text.raw(name)
         if given is not None and isinstance(given.value, list) and given.value:
-            if len(given.value) != depth:
-                raise text.wrong(given, f"a width, or one entry for each of {depth} layers,")
-            return Value(_widths(text, name), given.source)
+            if depth % len(given.value):
+                wanted = f"a width, or one entry for each of {depth} layers or of a part of them,"
+                raise text.wrong(given, wanted)
+            return Value(_widths(text, name) * (depth // len(given.value)), given.source)
     return None
 
 

@@ -26,17 +26,12 @@ OVER_CACHE = 3
 """Copies hold together so many times what the last-level cache does, or there are MOST_COPIES."""
 
 
-def timing_of(runtime: Noting, text: str, device: str, cache_bytes: int) -> Timing | None:
-    """Of the last call that the case made of the runtime; None where it made none."""
-    from attnctl.ops.case import split_case
-    from attnctl.ops.catalog import case_of
-    from attnctl.smoke_quick import phase
-
+def timing_of(runtime: Noting, device: str, cache_bytes: int) -> Timing | None:
+    """Of the last computing call that a case made of the runtime; None where it made none."""
     if runtime.last is None:
         return None
-    # what a decode launches takes the host longer than the device, and engines capture it
-    graph = phase(case_of(*split_case(text))) not in ("prefill", "chunked")
-    return timed(runtime.last, device, cache_bytes, graph=graph)
+    # what launches it takes the host longer than many a kernel takes the device
+    return timed(runtime.last, device, cache_bytes, graph=True)
 
 
 def timed(call: partial[Any], device: str, cache_bytes: int, *, graph: bool) -> Timing:

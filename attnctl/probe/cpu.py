@@ -39,7 +39,7 @@ def probe_cpu(host: Host, ledger: Ledger) -> Cpu:
         caches=topology.caches(host, ledger),
     )
     ledger.findings += numa_findings(host, cpu.numa_nodes)
-    reason = "not asked: only root may read how fast the memory modules are"
+    reason = "not asked: firmware tells the speed of memory modules to root alone"
     ledger.missing("cpu.bandwidth_gbps", "/sys/firmware/dmi", reason)
     if problem:
         for leaf in (

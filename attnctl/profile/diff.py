@@ -8,6 +8,7 @@ import msgspec
 
 from attnctl.exits import Exit
 from attnctl.profile.canonical import canonical
+from attnctl.profile.knob_text import knob_text
 from attnctl.profile.match import KEY_FIELDS
 from attnctl.profile.values import Entry, Point, Profile, Timing
 
@@ -131,7 +132,7 @@ def _setting(timing: Timing) -> tuple[object, ...]:
 def _text(timing: Timing | None) -> str | None:
     if timing is None:
         return None
-    knobs = (f"{name}={value}" for name, value in sorted(timing.knobs.items()))
+    knobs = (knob_text(name, value) for name, value in sorted(timing.knobs.items()))
     return " ".join(filter(None, (timing.backend, timing.kernel, *knobs)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from attnctl.cache_plan import CachePlan
 from attnctl.costs import Cost
-from attnctl.render.amounts import bytes_text
+from attnctl.render.amounts import bytes_text, count_text
 
 
 def cost_text(cost: Cost) -> str:
@@ -14,11 +14,12 @@ def cost_text(cost: Cost) -> str:
     if cost.note:
         return cost.note
     parts = []
+    layers = count_text(cost.layers, "layer")
     if cost.token_bytes:
         token = "token of the encoder" if cost.of_encoder else "token"
-        parts.append(f"{bytes_text(cost.token_bytes)} per {token} over {cost.layers} layers")
+        parts.append(f"{bytes_text(cost.token_bytes)} per {token} over {layers}")
     if cost.state_bytes:
-        parts.append(f"{bytes_text(cost.state_bytes)} per sequence over {cost.layers} layers")
+        parts.append(f"{bytes_text(cost.state_bytes)} per sequence over {layers}")
     if cost.block_bytes:
         parts.append(f"pages of {cost.block_size} tokens, {bytes_text(cost.block_bytes)} each")
     if cost.sequence_bytes and cost.token_bytes:

@@ -23,4 +23,6 @@ def difference_view(old: str, differences: tuple[Difference, ...]) -> View:
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "not known" if value is None else str(value)

@@ -65,6 +65,8 @@ def _plan(report: EngineReport) -> list[Block]:
     padded = plan.mamba_page_size_padded
     padding = f", padded to {bytes_text(padded)}" if padded else ""
     state = f"states of {bytes_text(plan.state_bytes)}{padding}"
+    if plan.block_size is None:  # nothing but states: there are no blocks to agree on
+        return [Line(state)]
     return [Line(f"block size for the whole model: {plan.block_size} tokens; {state}")]
 
 

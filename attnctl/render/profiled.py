@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attnctl.briefs import ProfileBrief
 from attnctl.decision import NOT_TIMED
 from attnctl.findings import Finding
+from attnctl.profile.knob_text import knob_text
 from attnctl.profile.match import NOT_KNOWN
 from attnctl.render.amounts import count_text
 from attnctl.render.demands import titles
@@ -135,7 +136,7 @@ def _sweep(group: GroupReport) -> Iterator[Block]:
 
 def settings_text(kernel: str, knobs: dict[str, int | str | bool]) -> str:
     """The rival kernel and the knobs of a pick; "defaults" where it has neither."""
-    words = [f"{name}={_value(value)}" for name, value in knobs.items()]
+    words = [knob_text(name, value) for name, value in knobs.items()]
     return " ".join(([kernel] if kernel else []) + words) or "defaults"
 
 
@@ -146,7 +147,3 @@ def time_text(time_us: float | None) -> str:
     if time_us >= 1e6:
         return f"{time_us / 1e6:.3g} s"
     return f"{time_us / 1e3:.3g} ms" if time_us >= 1e3 else f"{time_us:.3g} us"
-
-
-def _value(value: int | str | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -63,27 +63,41 @@ def support_view(plans: Sequence[Plan]) -> View:
 
 
 def _idle(report: SmokeReport) -> list[Line]:
-    """A line per backend that ran nothing, with its reasons; one for all that had no case."""
+    """A line per backend that ran nothing, with its reasons; one for all that had no case.
+
+    Where nothing ran at all, what every case of every backend lacks is said once, at the end.
+    """
+    idle = [one for one in report.backends if one.trials and not one.ran]
+    shared = (
+        () if report.ran or len(idle) < 2 else _in_each([t for one in idle for t in one.trials])
+    )
     said = [
-        f"{one.backend}: {why_nothing(one.trials)}"
-        for one in report.backends
-        if one.trials and not one.ran
+        f"{one.backend}: {why_nothing(one.trials, shared)}"
+        for one in idle
+        if not shared or len(_in_each(one.trials)) > len(shared)
     ]
     without = [one.backend for one in report.backends if not one.trials]
     if without:
         said.append(f"{', '.join(without)}: {why_nothing(())}")
+    said += [f"every case of every backend: {_said(one, '')}" for one in shared]
     return [Line(Mark(text, "warn")) for text in said]
 
 
-def why_nothing(refused: Sequence[Trial]) -> str:
-    """What most of the refused cases lack, with how many they are."""
+def _in_each(trials: Sequence[Trial]) -> tuple[Finding, ...]:
+    """The reasons that stand in the way of every one of these cases."""
+    found = Counter(reason for trial in trials for reason in dict.fromkeys(trial.reasons))
+    return tuple(reason for reason, number in found.items() if number == len(trials))
+
+
+def why_nothing(refused: Sequence[Trial], known: Sequence[Finding] = ()) -> str:
+    """What most of the refused cases lack, with how many they are. known: said elsewhere."""
     if not refused:
         return "none of the cases is of an operation computed there"
     counts = Counter(trial.status for trial in refused)
     numbers = ", ".join(f"{number} {status}" for status, number in counts.most_common())
     # of one case as of all: what stands in every case's way, else what does in most
     found = Counter(reason for trial in refused for reason in dict.fromkeys(trial.reasons))
-    common = [reason for reason, number in found.items() if number == len(refused)]
+    common = [reason for reason in _in_each(refused) if reason not in known]
     reasons = common or [reason for reason, _ in found.most_common(2)]
     said = [_said(one, "" if common else f" ({found[one]} of them)") for one in reasons]
     return f"{numbers}: {'; '.join(said)}"

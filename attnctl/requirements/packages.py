@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.findings import Finding, met, unknown, unmet
-from attnctl.machine import Package
+from attnctl.machine import Machine, Package
 from attnctl.requirements.devices import capability
 from attnctl.requirements.rule import Rule, Subject
 from attnctl.requirements.words import any_of
@@ -36,6 +36,15 @@ def installed(subject: Subject, *names: str) -> bool:
 
 def _runs(package: Package) -> bool:
     return package.status in ("ok", "assumed") and package.usable is not False
+
+
+def lack_of_torch(machine: Machine) -> str:
+    """Why no kernel runs on a machine without torch, and what to do; "" where torch is there."""
+    found = machine.packages.get("torch")
+    if found is not None and _runs(found):
+        return ""
+    why = "is not installed" if found is None or found.status == "absent" else "does not run here"
+    return f"torch {why}, and no kernel runs without it: {INSTALL['torch']}"
 
 
 def package(*names: str, platforms: tuple[str, ...] = (), code: str = "package_missing") -> Rule:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from attnctl.exits import Exit
-from attnctl.run import Worker, answers, ended_by_signals
+from attnctl.run import Worker, answers
 from attnctl.selftest.faults import FAULTS, Fault
 from attnctl.trials import Status, Trial
+from attnctl.unwinding import ended_by_signals
 
 LIMIT_S = 120.0
 HANG_S = 5.0

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from attnctl.exits import Exit
-from attnctl.profile.document import Profile, Shape
+from attnctl.profile.document import Point, Profile, Shape, Timing
+from attnctl.profile.ranking import pick_of
 from attnctl.tune.finals import Measured
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Task
@@ -15,7 +16,7 @@ from attnctl.tune.workload import Load
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One point's outcome. backend: the fastest within the tie; None: nothing could be timed.
+    """One point's outcome. backend: what the profile picks there; None: nothing could be timed.
 
     bundled: the first of the default order that was timed, bundled_us its time with its defaults.
     """
@@ -69,9 +70,11 @@ def tune_report(
     """exit_code 1 where no point has a time."""
     shapes: dict[str, list[Row]] = {}
     of: dict[str, Shape] = {}
+    picks = _picks(profile)
     for task in tasks:
         of.setdefault(task.shape_key, task.shape)
-        shapes.setdefault(task.shape_key, []).append(_row(measured[task.key]))
+        pick = picks.get((task.shape, *_place(task.load)))
+        shapes.setdefault(task.shape_key, []).append(_row(measured[task.key], pick))
     found = tuple(ShapeRows(shape=of[key], rows=tuple(rows)) for key, rows in shapes.items())
     timed = any(row.backend for one in found for row in one.rows)
     return TuneReport(
@@ -85,7 +88,21 @@ def tune_report(
     )
 
 
-def _row(found: Measured) -> Row:
+def _picks(profile: Profile) -> dict[tuple[object, ...], Timing]:
+    """What wins at each point on the cache that the profile gives the layers."""
+    return {
+        (entry.shape, *_place(point)): timing
+        for entry in profile.entries
+        for point in entry.points
+        if (timing := pick_of(point, entry.order)) is not None
+    }
+
+
+def _place(one: Load | Point) -> tuple[str, int, int, int]:
+    return one.phase, one.batch, one.context, one.query
+
+
+def _row(found: Measured, best: Timing | None) -> Row:
     pruned = sum(one.why == "pruned" for one in found.out)
     counted = Row(
         load=found.load,
@@ -93,7 +110,6 @@ def _row(found: Measured) -> Row:
         pruned=pruned,
         failed=len(found.out) - pruned,
     )
-    best = found.best()
     if best is None:
         return counted
     bundled = next((one for one in found.finals if one.place == 0), None)

@@ -13,6 +13,7 @@ from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.profile.document import Shape, shape_of
 from attnctl.registry import Registry
+from attnctl.requirements.packages import lack_of_torch
 from attnctl.select import block_of, select, subject_of
 from attnctl.tune.amounts import amounts
 from attnctl.tune.settings import Work
@@ -130,7 +131,7 @@ def plan_tasks(
             else:
                 found.setdefault(task.key, task)
     if not found:
-        _refuse(notes)
+        _refuse(notes, lack_of_torch(machine))
     return Tasks(tasks=tuple(found.values()), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -140,10 +141,10 @@ class NothingToTimeError(AttnctlError):
     exit_code = Exit.NO
 
 
-def _refuse(notes: list[str]) -> None:
+def _refuse(notes: list[str], lack: str) -> None:
     if not notes:
         raise InputError("tune: no layer of the model has such an operation: look at --op")
-    told = "; ".join(dict.fromkeys(notes))
+    told = lack or "; ".join(dict.fromkeys(notes))
     raise NothingToTimeError(f"tune: there is nothing to time: {told}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from random import Random
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
@@ -75,13 +76,14 @@ class Server:
 
         self.device = torch.device(device)
         if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
+            torch.cuda.set_device(self.device.index or 0)
         self.say = say
         self._site: Site | None = None
         self._work: Work | None = None
         self._batches: dict[object, Batch] = {}
         self._small: dict[object, list[Batch]] = {}
         self._samplers: dict[str, Sampler] = {}
+        self._random = Random(7)
 
     @property
     def site(self) -> Site:
@@ -176,10 +178,9 @@ class Server:
         self.say(exchange.At(""))
         live = [one.key for one in ask.candidates if one.key not in faults]
         times: dict[str, list[float]] = {key: [] for key in live}
-        for turn in range(ask.rounds):
-            # each round begins elsewhere, so that no candidate always follows the same one
-            start = turn * 7 % max(1, len(live))
-            for key in live[start:] + live[:start]:
+        for _ in range(ask.rounds):
+            # no candidate always follows the same one
+            for key in self._random.sample(live, len(live)):
                 if key in faults:
                     continue
                 try:

@@ -17,6 +17,7 @@ from attnctl.profile.match import match
 from attnctl.profile.pick import Pick, Table
 from attnctl.profile.values import Entry, Profile
 from attnctl.registry import Registry
+from attnctl.requirements.packages import lack_of_torch
 from attnctl.select import eligible_names, select
 from attnctl.tune.settings import Setting
 from attnctl.tune.workload import Load
@@ -64,7 +65,8 @@ def wanted(
         if not made:
             notes.append(f"{entry.shape}: no backend that was timed is eligible here")
     if not jobs:
-        why = "; ".join(dict.fromkeys(notes)) or "it holds no timings"
+        lack = lack_of_torch(machine) if alive.entries else ""
+        why = lack or "; ".join(dict.fromkeys(notes)) or "it holds no timings"
         raise NothingToWarmError(f"{path}: nothing of it can be compiled here: {why}")
     return Wanted(jobs=tuple(jobs), notes=tuple(dict.fromkeys(notes)))
 

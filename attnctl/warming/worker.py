@@ -51,7 +51,7 @@ class Warmer:
         self._begin = begin
         self._device = torch.device(begin.place)
         if self._device.type == "cuda":
-            torch.cuda.set_device(self._device)
+            torch.cuda.set_device(self._device.index or 0)
         self._registry = load()
         self._plans: dict[Any, LayerPlan] = {}
         self._count = Count()

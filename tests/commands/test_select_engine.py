@@ -34,6 +34,14 @@ def test_a_hybrids_block_size_is_shown_and_not_pinned() -> None:
     assert "block size for the whole model: 544 tokens" in run(*asked).out
 
 
+def test_a_model_of_states_alone_has_no_block_size() -> None:
+    """Codestral Mamba: what a state takes is said, and no blocks of None tokens."""
+    model = str(MODELS / "codestral-mamba-7b.json")
+    text = run("select", "--model", model, "--machine", "h100", "--engine", "vllm").out
+    assert "\nstates of 2.1 MiB" in text
+    assert "None" not in text
+
+
 def test_where_the_two_differ_the_reason_is_one_sentence() -> None:
     """On MI300X the registry takes AITER as installed, and vLLM has it switched off."""
     found = run("select", "--model", GPT_OSS, "--machine", "mi300x", "--engine", "vllm")

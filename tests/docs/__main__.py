@@ -11,8 +11,7 @@ def main() -> None:
         said = "; ".join(f"`{old.strip()}`: `{new.strip()}`" for old, new in row.said.items())
         print(f"| {row.page} | `{row.has}` | {row.why} | {said or 'a file that fits'} |")
     for one in ELSEWHERE:
-        where = f"run by {one.by}" if one.by else "not run"
-        print(f"| {one.page} | `{one.has}` | {one.why} | {where} |")
+        print(f"| {one.page} | `{one.has}` | {one.why} | run by {one.by} |")
 
 
 if __name__ == "__main__":

@@ -8,34 +8,31 @@ where a row fits no block or a piece is not in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-from attnctl.probe import probe
-from attnctl.profile.canonical import encode
-from attnctl.profile.document import key_of
-from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
+from tests.commands.running import MODELS, ROOT
+from tests.profile.here import profile_of_here
+
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not path.relative_to(ROOT).parts[0].startswith((".", "build", "dist"))
+)
+"""Every page of the checkout, but for what stands in the folders of tools."""
 
 POINTS = '[{"phase": "decode", "batch": 1, "context": 64}]'
 
 
-def profile_of_here() -> str:
-    """A profile that fits this processor: one layer shape at one point."""
-    layer = Shape(op="paged", heads=2, kv_heads=2, head_size=32, head_size_v=32, dtype="float32")
-    timing = Timing(backend="CPU_ATTN", median_us=9.0)
-    point = Point(phase="decode", batch=1, context=64, timings=(timing,))
-    entries = (Entry(shape=layer, points=(point,)),)
-    made = Profile(name="here", key=key_of(probe(), None), versions=Versions(), entries=entries)
-    return encode(made).decode()
-
-
-Given = Mapping[str, "str | Callable[[], str] | None"]
+Given = Mapping[str, "str | Path | Callable[[], str] | None"]
 
 
 class Bound(NamedTuple):
     """Pieces of a block that the test replaces, and files that it takes for granted.
 
-    page, has: the one block of that page that holds these words. said: piece -> what is run in its
-    place. given: path -> text, what makes it, or None: not there, since a command is to make it.
+    page, has: the one block of that page that holds these words. said: piece, a regular expression
+    so that a figure may change -> what is run in its place. given: path -> text, a file to copy,
+    what makes the text, or None: not there, since a command is to make it.
     """
 
     page: str
@@ -46,12 +43,12 @@ class Bound(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """A block that no test of this folder runs. by: the file that does run it, or none at all."""
+    """A block that no test of this folder runs. by: the file that does run it."""
 
     page: str
     has: str
     why: str
-    by: str | None
+    by: str
 
 
 BOUNDS = (
@@ -65,8 +62,21 @@ BOUNDS = (
             "--model config.json ": "--model config.json --op short_conv --quick ",
             "--determinism ": "--determinism --op short_conv --quick ",
             "--all --junit": "--all --op short_conv --quick --junit",
+            "--all --perf": "--all --case 'short_conv(queries=5)' --perf",
         },
-        {"config.json": "tests/models/lfm2-1.2b.json"},
+        {"config.json": MODELS / "lfm2-1.2b.json"},
+    ),
+    Bound(
+        "docs/smoke.md",
+        "--perf --baseline before.json",
+        "every case of every backend takes minutes, and on a shared machine some are slower",
+        {
+            "--all --perf --json": "--all --case 'short_conv(queries=5)' --perf --json",
+            "--all --perf --baseline": (
+                "--all --case 'short_conv(queries=5)' --perf --slower 900 --baseline"
+            ),
+        },
+        {},
     ),
     Bound(
         "docs/smoke.md",
@@ -77,11 +87,11 @@ BOUNDS = (
             "all --quick ": "all --quick --backend SHORT_CONV_ATTN ",
             "--model config.json ": "--model config.json --op short_conv ",
         },
-        {"config.json": "tests/models/lfm2-1.2b.json"},
+        {"config.json": MODELS / "lfm2-1.2b.json"},
     ),
     Bound(
         "docs/smoke.md",
-        "--baseline before.json",
+        "gfx942 --baseline before.json",
         "every kernel for a target takes minutes; pip has no network here, and finds its Triton",
         {
             "gfx942 --json": "gfx942 --backend SHORT_CONV_ATTN --quick --json",
@@ -101,11 +111,12 @@ BOUNDS = (
         "-o profiles/tuned/h200.json",
         "minutes a model, and the first on an H200",
         {
-            "llama-3.1-8b gpt-oss-20b qwen3-next-80b-a3b": "llama-3.1-8b",
+            "for model in llama[^;]*": "for model in llama-3.1-8b",
             "--backend TRITON_ATTN --backend FLASH_ATTN": "--backend CPU_ATTN",
-            "--budget 60s": "--workload points.json --budget 2s",
-            "lfm2-1.2b qwen2.5-7b gemma-2-9b": "qwen2.5-7b",
-            "examples/workloads/desktop.json --budget 55s": "points.json --budget 2s",
+            r"--budget \w+ -o profiles/tuned/h200": "--workload points.json --budget 2s "
+            "-o profiles/tuned/h200",
+            "for model in lfm2[^;]*": "for model in lfm2-1.2b",
+            r"examples/workloads/desktop.json --budget \w+": "points.json --budget 2s",
         },
         {
             "points.json": POINTS,
@@ -120,17 +131,23 @@ BOUNDS = (
         {"examples/workloads/laptop.json --budget none": "points.json --budget 2s"},
         {"points.json": POINTS},
     ),
+    Bound(
+        "benchmarks/results/README.md",
+        "regret_gpu.py",
+        "minutes of a GPU; on a processor it goes the same way",
+        {
+            r"models/llama(.|\n)*--tune-only \S+": "models/qwen2.5-7b.json",
+            r"--backend (.|\n)*--ahead": "--backend CPU_ATTN --workload points.json --ahead",
+            r"--ahead \w+ --tune \w+ --regret \w+ --repeat \w+": "--off points.json --ahead 4s "
+            "--tune 2s --regret 4s --repeat 2s",
+        },
+        {"points.json": POINTS},
+    ),
 )
 ELSEWHERE = (
     Elsewhere("README.md", ".venv/bin/pip install", "makes an environment", ".ci/run"),
     Elsewhere("README.md", "make test", "makes an environment, runs the tests", ".ci/run"),
     Elsewhere("CONTRIBUTING.md", "make test", "the same command", ".ci/run"),
-    Elsewhere(
-        "benchmarks/results/README.md",
-        "regret_gpu.py",
-        "every command of it times a GPU for minutes",
-        None,
-    ),
 )
 FOLLOWED = "docs/adding-a-backend.md", "tests/docs/test_adding_a_backend.py"
 """A page whose blocks are one walk, with files between: that test compares every output."""

@@ -191,6 +191,6 @@ DOCUMENTS: tuple[Row, ...] = (
         "an earlier report of a newer schema",
         "smoke/1",
         "smoke/9",
-        "compile it anew with this attnctl",
+        "write it anew with this attnctl",
     ),
 )

@@ -7,18 +7,20 @@ import signal
 
 from attnctl.profile.canonical import encode
 from tests.faults.kinds import PROFILE
-from tests.faults.row import Row, file, plugins, shell
+from tests.faults.row import Place, Row, file, plugins, shell
 from tests.faults.signals import (
     beside_itself,
     both,
+    has_a_point,
+    has_child,
     has_journal,
     has_worker,
-    killed_while_tuning,
-    left_alone,
+    killed,
     resumed,
     sent,
 )
 from tests.profile.factory import GRID, profile
+from tests.profile.here import profile_of_here
 
 HANGING = "paged(queries=4+1,contexts=20+33,window=7)"
 SMOKE = f"smoke --backend HANGS --case '{HANGING}'"
@@ -41,11 +43,19 @@ TUNING = (file("tiny.json", TINY), file("points.json", POINTS % (64, 128)))
 LEFT = ("data/attnctl/profiles/",)
 
 
+WARM = "warm --profile {here}/fits.json"
+
+
+def warmable(place: Place) -> None:
+    """A profile of this processor."""
+    (place.folder / "fits.json").write_text(profile_of_here())
+
+
 ENDINGS: tuple[Row, ...] = (
     Row("SIGINT during smoke", SMOKE, "", 130, (plugins,), run=sent(signal.SIGINT, has_worker)),
     Row("SIGTERM during smoke", SMOKE, "", 143, (plugins,), run=sent(signal.SIGTERM, has_worker)),
     Row("SIGHUP during smoke", SMOKE, "", 129, (plugins,), run=sent(signal.SIGHUP, has_worker)),
-    Row("SIGKILL during smoke", SMOKE, "", 137, (plugins,), run=left_alone),
+    Row("SIGKILL during smoke", SMOKE, "", 137, (plugins,), run=killed(has_worker)),
     Row(
         "a kernel that hangs",
         f"{SMOKE} --timeout 3",
@@ -107,8 +117,11 @@ ENDINGS: tuple[Row, ...] = (
         137,
         TUNING,
         LEFT,
-        resumed(killed_while_tuning),
+        resumed(killed(has_a_point)),
     ),
+    Row("SIGINT during warm", WARM, "", 130, (warmable,), run=sent(signal.SIGINT, has_child)),
+    Row("SIGTERM during warm", WARM, "", 143, (warmable,), run=sent(signal.SIGTERM, has_child)),
+    Row("SIGKILL during warm", WARM, "", 137, (warmable,), run=killed(has_child)),
     Row(
         "two tunes that write one profile",
         "tune --model {here}/tiny.json --workload {here}/FILE --backend CPU_ATTN --budget 9s",

@@ -67,6 +67,10 @@ def has_worker(place: Place, pid: int) -> bool:
     return any("attnctl.worker" in process.cmdline() for process in children(pid))
 
 
+def has_child(place: Place, pid: int) -> bool:
+    return bool(children(pid))
+
+
 def has_journal(place: Place, pid: int) -> bool:
     return any((place.folder / "data").rglob("*.journal"))
 
@@ -128,13 +132,12 @@ def beside_itself(place: Place, line: str) -> Ended:
     return ended
 
 
-def left_alone(place: Place, line: str) -> Ended:
+def killed(ready: Callable[[Place, int], bool]) -> Callable[[Place, str], Ended]:
     """Killed, so that it cannot tell its worker: that one ends by itself."""
-    ended = sent(signal.SIGKILL, has_worker)(place, line)
-    assert ended.code == -signal.SIGKILL
-    return ended._replace(code=137)
 
+    def run(place: Place, line: str) -> Ended:
+        ended = sent(signal.SIGKILL, ready)(place, line)
+        assert ended.code == -signal.SIGKILL
+        return ended._replace(code=137)  # as a shell says it
 
-def killed_while_tuning(place: Place, line: str) -> Ended:
-    ended = sent(signal.SIGKILL, has_a_point)(place, line)
-    return ended._replace(code=137 if ended.code == -signal.SIGKILL else ended.code)
+    return run

@@ -196,7 +196,10 @@ class Lines:
                     ("probe", "--machine", any_of(*MACHINES), f"--device={any_of('0', '1')}"),
                     ("profile", any_of("show", "list", "validate"), any_of("h200", "x.json", "/")),
                     ("profile", "verify", any_of("h200"), f"--device={any_of('0', '9')}"),
-                    (any_of("select", "smoke", "tune"), any_of("--help", "--json", "--all", "-m")),
+                    (
+                        any_of("select", "smoke", "tune"),
+                        any_of("--help", "--json", "--tp", "-m"),
+                    ),
                 )
             )
         )

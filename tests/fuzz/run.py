@@ -30,12 +30,14 @@ from tests.fuzz.lines import Line, Lines
 SEED = 20_261_130
 CPU_LIMIT_S = 20.0
 """Of one input: the longest answer, to a config of ten thousand different layers, takes a third."""
+WALL_LIMIT_S = 300.0
+"""Of one input: what waits for a child costs no processor time of its own."""
 GROWTH_LIMIT_BYTES = 400 << 20
 """By how much one input may raise the most memory that this process ever held."""
 
 
 class TooLong(BaseException):
-    """An input took more than CPU_LIMIT_S of this process's time."""
+    """An input took more than CPU_LIMIT_S of this process's time, or WALL_LIMIT_S of anybody's."""
 
 
 class Fault(NamedTuple):
@@ -99,7 +101,8 @@ def _tried(line: Line, app: Any) -> tuple[int, str]:
         with _limited():
             answer = run(*line.words, width=line.width, app=app)
     except TooLong:
-        return -1, f"more than {CPU_LIMIT_S:g} s of processor time:\n{traceback.format_exc()}"
+        spent = f"{CPU_LIMIT_S:g} s of processor time or {WALL_LIMIT_S:g} s"
+        return -1, f"more than {spent}:\n{traceback.format_exc()}"
     except BaseException:
         return -1, traceback.format_exc()
     return answer.code, "; ".join(broken_rules(line, answer))
@@ -131,13 +134,20 @@ def _limited() -> Iterator[None]:
     def end(*_: object) -> None:
         raise TooLong
 
-    before = signal.signal(signal.SIGVTALRM, end)
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_S)
+    limits = (
+        (signal.SIGVTALRM, signal.ITIMER_VIRTUAL, CPU_LIMIT_S),
+        (signal.SIGALRM, signal.ITIMER_REAL, WALL_LIMIT_S),
+    )
+    before = [(number, signal.signal(number, end)) for number, _, _ in limits]
+    for _, timer, limit_s in limits:
+        signal.setitimer(timer, limit_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        for _, timer, _ in limits:
+            signal.setitimer(timer, 0)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _most_bytes() -> int:

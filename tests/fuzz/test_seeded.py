@@ -66,6 +66,16 @@ def test_a_run_that_is_interrupted_says_where_it_goes_on() -> None:
     assert (run_.returncode, first, left) == (130, 40 + done, 99_999 - done)
 
 
+def test_no_input_runs_kernels(tmp_path: Path) -> None:
+    """A smoke that names its backends lists cases, and a tune is of a device that is not there."""
+    lines = Lines(tmp_path)
+    for number in range(4000):
+        words = set(KINDS["words"][1](lines, random.Random(number)).words)
+        if "smoke" in words:
+            assert "--list" in words or not {"--all", "--backend", "--self-test"} & words, words
+        assert not {"warm", "report"} & words or "--help" in words
+
+
 def test_an_input_comes_again_by_its_number(tmp_path: Path) -> None:
     """The run's seed and the number make the same line and the same bytes, alone too."""
     lines = [Lines(tmp_path / name) for name in ("a", "b")]

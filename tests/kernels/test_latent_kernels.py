@@ -21,6 +21,7 @@ from attnctl.latent_runtime import packed_batch
 from attnctl.ops.indexer import pick_topk
 from attnctl.ops.mla import Latent, latent_attention
 from attnctl.ops.mla_sparse import sparse_latent_attention
+from attnctl.ops.packed_rows import pack_rows
 from attnctl.runtime import Metadata, open_backend
 
 from .batches import DEVICE
@@ -200,6 +201,40 @@ def test_rows_beyond_2_31_elements_are_written_and_read_in_both_forms(tmp_path: 
     assert outs[0].isfinite().all()
 
 
+NVIDIA = Device("sm_86", 84, 101376)
+
+
+def test_float32_logits_in_parts_of_64_columns_are_the_specification_s() -> None:
+    """160 columns in a block of 256: a part that is half there and one that is not."""
+    params = Latent(scale=0.2, kv_lora_rank=160)
+    query, cache = drawn(3, 5, 168, seed=5).float(), drawn(3, 16, 168, seed=6).float()
+    metadata = batch(3, 40)
+    out, lse = torch.full((3, 5, 160), torch.nan), torch.full((3, 5), torch.nan)
+    out, lse = out.to(DEVICE), lse.to(DEVICE)
+    for launch in decode_launches(query, cache, metadata, params, out, lse, NVIDIA):
+        assert launch.constants.get("PRECISION") in ("tf32x3", None)
+        run(launch)
+    places = metadata.block_table, metadata.query_start_loc, metadata.seq_lens
+    wanted, top = latent_attention(query, cache, *places, params)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(lse.double(), top, rtol=1e-5, atol=1e-6)
+
+
+def test_float32_logits_over_packed_rows_take_the_scale_of_their_columns() -> None:
+    """Four scales a row, far apart, over eight parts."""
+    params = Latent(scale=0.05, kv_lora_rank=512)
+    rows = drawn(48, 576, seed=7).float()
+    rows[:, :512] *= torch.tensor([0.01, 1.0, 30.0, 0.1], device=DEVICE).repeat_interleave(128)
+    cache = pack_rows(rows[:, :512], rows[:, 512:]).view(3, 16, 656)
+    query, metadata = drawn(2, 3, 576, seed=8).float(), batch(2, 48)
+    slots = torch.arange(48, device=DEVICE).int().expand(2, 48).contiguous()
+    out = torch.full((2, 3, 512), torch.nan, device=DEVICE)
+    for launch in sparse_launches(query, cache, slots, metadata, params, out, None, NVIDIA):
+        run(launch)
+    wanted, _ = sparse_latent_attention(query, cache, slots, params)
+    torch.testing.assert_close(out.double(), wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_tiles_shrink_until_they_fit_and_the_smallest_is_named_where_none_does() -> None:
     """64 KiB holds 512 + 64 in two bytes, not in four."""
     small = Device("gfx942", 304, 65536)
@@ -207,14 +242,20 @@ def test_tiles_shrink_until_they_fit_and_the_smallest_is_named_where_none_does()
     assert latent_tiles(Device("sm_100", 148, 232448), 128, 512, 64, 2) == Tiles(64, 32, 8, 2)
     assert latent_tiles(Device("sm_90", 132, 232448), 128, 512, 64, 2) == Tiles(64, 64, 8, 2)
     assert latent_tiles(Device("gfx1100", 96, 65536), 128, 512, 64, 2) == Tiles(16, 16, 8, 1)
-    with pytest.raises(ValueError, match="need 107520 bytes"):
+    assert latent_tiles(Device("gfx950", 256, 163840), 128, 512, 64, 4) == Tiles(16, 16, 4, 2)
+    with pytest.raises(ValueError, match="need 74752 bytes"):
         latent_tiles(small, 16, 512, 64, 4)
-    # 106496 bytes when compiled for sm_120, 139264 for sm_80
-    assert latent_tiles(Device("sm_80", 108, 166912), 16, 512, 64, 4) == Tiles(16, 32, 4, 1)
-    with pytest.raises(ValueError, match="a block has 101376"):
-        latent_tiles(Device("sm_120", 170, 101376), 16, 512, 64, 4)
     with pytest.raises(ValueError, match="shared memory"):
         prefill_tiles(Device("tiny", 1, 1024), 192, 128, 2)
+
+
+def test_float32_rows_of_nvidia_fit_a_block_of_99_kib_because_the_query_comes_in_parts() -> None:
+    """73728 bytes when compiled for sm_80 to sm_120, 40960 with 16 keys; 8 warps spill least."""
+    for arch, bytes_a_block in (("sm_80", 166912), ("sm_86", 101376), ("sm_120", 101376)):
+        assert latent_tiles(Device(arch, 108, bytes_a_block), 16, 512, 64, 4) == Tiles(16, 32, 8, 1)
+    assert latent_tiles(Device("sm_75", 40, 65536), 128, 512, 64, 4) == Tiles(16, 16, 8, 1)
+    with pytest.raises(ValueError, match=r"sm_75: rows of 1024 \+ 64 need 75776 bytes"):
+        latent_tiles(Device("sm_75", 40, 65536), 128, 1024, 64, 4)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def paged(
     table = tensor(2, 32, dtype=torch.int32)
     starts, lengths = tensor(3, dtype=torch.int32), tensor(2, dtype=torch.int32)
     tensors = (query, keys, keys, out, table, starts, lengths)
-    return paged_launch(tensors, 0.1, 1.0, True, 512, HOPPER)
+    return paged_launch(tensors, 0.1, 1.0, True, (512, 512), HOPPER)
 
 
 def test_packed_rows_of_128_and_192_columns_in_16_bits_are_taken() -> None:
@@ -99,14 +99,33 @@ def test_programs_are_as_many_as_run_at_once_and_no_more_than_there_are_units() 
 @pytest.mark.parametrize("ratio", [1, 4])
 @pytest.mark.parametrize("head_bytes", [2**18, 3 * 2**20, 2**30])
 def test_heads_run_side_by_side_while_their_keys_fit_the_l2(ratio: int, head_bytes: int) -> None:
-    """As many as fit, at least those that share keys, and a divisor of all heads."""
-    cut = cut_units(4096, 3, 64, ratio, head_bytes)
-    assert (cut.tiles_a_head, cut.units) == (35, 35 * 64)
+    """As many as fit, at least those that share keys, and a divisor of all; 16 with keys each."""
+    cut = cut_units(4096, 3, 4096, 64, ratio, head_bytes)
+    assert (cut.tiles_a_head, cut.tiles_a_sequence, cut.units) == (35, 0, 35 * 64)
     assert 64 % cut.together == 0
     assert cut.together >= ratio
     side = cut.together // ratio * head_bytes
     assert side <= L2_BYTES or cut.together == ratio
-    assert cut.together == 64 or 2 * side > L2_BYTES
+    assert cut.together == (16 if ratio == 1 else 64) or 2 * side > L2_BYTES
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sequences", "longest", "each", "tiles"),
+    [
+        (8192, 8, 1024, 8, 64),
+        (8192, 64, 128, 1, 64),
+        (2100, 3, 700, 6, 18),
+        # the others are short, one of them is long: as many each would be 40
+        (1400, 5, 1000, 0, 15),
+        (0, 2, 0, 1, 2),
+    ],
+)
+def test_sequences_of_one_length_have_no_empty_tiles(
+    tokens: int, sequences: int, longest: int, each: int, tiles: int
+) -> None:
+    """As many for each as the longest has, where that is no more than room for any lengths."""
+    cut = cut_units(tokens, sequences, longest, 16, 1, 2**20)
+    assert (cut.tiles_a_sequence, cut.tiles_a_head, cut.units) == (each, tiles, tiles * 16)
 
 
 def through_the_call(**changes: object) -> Launch:

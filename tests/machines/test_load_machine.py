@@ -15,7 +15,7 @@ from attnctl.exits import InputError
 from attnctl.machine import SCHEMA, Machine
 from attnctl.machines import folder, load, names
 
-INT64 = st.integers(-(2**63), 2**63 - 1)
+INT64 = st.integers(0, 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
@@ -26,7 +26,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         fields = get_type_hints(hint)
         return st.builds(hint, **{name: values(fields[name]) for name in hint.__struct_fields__})
     if hint in (str, float, int):
-        return {str: TEXT, int: INT64, float: st.floats(-1e300, 1e300)}[hint]
+        return {str: TEXT, int: INT64, float: st.floats(0, 1e300)}[hint]
     if get_origin(hint) is dict:
         return st.dictionaries(TEXT, values(args[1]), max_size=2)
     if get_origin(hint) is tuple and args[-1] is Ellipsis:

@@ -26,7 +26,7 @@ from tests.model.configs import by_kind, decoder, only, read
         ({"max_position_embeddings": True}, "max_position_embeddings is true"),
         ({"max_position_embeddings": [4096]}, "max_position_embeddings is a list"),
         ({"sliding_window": [64, 32, 0, 0, 0, 0]}, "one width for all of its sliding layers"),
-        ({"sliding_window": [64] * 3}, "one entry for each of 6 layers"),
+        ({"sliding_window": [64] * 4}, "one entry for each of 6 layers"),
         ({"sliding_window": ["64"] * 6}, 'sliding_window[0] is "64"'),
     ],
 )  # fmt: skip

@@ -50,6 +50,20 @@ def test_a_run_of_nothing_says_why_for_each_backend() -> None:
     )
 
 
+def test_what_every_backend_lacks_is_said_once() -> None:
+    """Without torch nothing runs anywhere: one sentence says so, and each backend's own lacks."""
+    one = BackendTrials("CPU_ATTN", "cpu", "none", (refused(TORCH), refused(TORCH, FP8)))
+    other = BackendTrials("TRITON_ATTN", "interpret", "none", (refused(TORCH, SINKS),))
+    lines = plain(smoke_view(report([one, other]))).splitlines()
+    assert lines[-3:] == [
+        "TRITON_ATTN: 1 unsupported: sinks: wants no sinks, found sinks",
+        "every case of every backend: package: wants torch, found not installed "
+        "[pip install torch]",
+        "nothing ran: every case was refused",
+    ]
+    assert not any(line.startswith("CPU_ATTN:") for line in lines)
+
+
 def test_the_sum_counts_the_backends_that_ran_a_case() -> None:
     """One that refused all of its cases proved nothing."""
     ran = BackendTrials("CPU_ATTN", "cpu", "device", (Trial("paged()", "pass"),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -12,12 +13,14 @@ import pytest
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile.document import shape_of
+from attnctl.tune import exchange
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.exchange import Candidate, Verdict
 from attnctl.tune.finals import Measured
 from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Rival, Task
+from attnctl.tune.worker import Server
 from attnctl.tune.workload import Load
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
@@ -135,3 +138,35 @@ def test_triton_settings_are_right_in_the_interpreter() -> None:
 
 def candidate(backend: str = "TRITON_ATTN", knobs: Knobs = NO_KNOBS) -> Candidate:
     return Candidate(backend=backend, knobs=knobs, page=int(knobs.get("block_size", 16)))
+
+
+class Following:
+    """A sampler that writes its name down when it is asked for a sample."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        self._name, self._order = name, order
+
+    def sample_us(self) -> float:
+        self._order.append(self._name)
+        return 1.0
+
+
+def test_no_candidate_always_runs_after_the_same_one() -> None:
+    """What one leaves in the caches of the processor must not be another's time."""
+    candidates = tuple(Candidate(backend=name, page=16) for name in "abcd")
+    answers: list[exchange.Answer] = []
+    server = Server("cpu", answers.append)
+    work = task(DECODE, "a").work
+    order: list[str] = []
+    server._work = work
+    server._samplers = {one.key: Following(one.backend, order) for one in candidates}
+    server.serve(exchange.AskTime(work, candidates, 30))
+    assert len(order) == 120
+    assert all(sorted(order[turn : turn + 4]) == list("abcd") for turn in range(0, 120, 4))
+    before: dict[str, set[str]] = {}
+    for earlier, later in pairwise(order):
+        before.setdefault(later, set()).add(earlier)
+    assert all(before[name] >= set("abcd") - {name} for name in "abcd")
+    times = answers[-1]
+    assert isinstance(times, exchange.Times)
+    assert {len(found) for found in times.times_us.values()} == {30}

@@ -16,9 +16,9 @@ from attnctl.tune.workload import WORKLOADS, Load, read_workload
 @pytest.mark.parametrize(
     ("name", "batches", "contexts", "prompts"),
     [
-        ("chat", (1, 256), (256, 8192), (128, 4096)),
-        ("long-context", (1, 16), (8192, 131072), (512, 32768)),
-        ("batch", (64, 512), (512, 4096), (512, 2048)),
+        ("chat", (1, 256), (250, 8150), (128, 4096)),
+        ("long-context", (1, 16), (8150, 130400), (512, 32768)),
+        ("batch", (64, 512), (500, 4000), (512, 2048)),
     ],
 )
 def test_each_named_workload_spans_its_ranges(
@@ -41,6 +41,13 @@ def test_no_point_of_decode_is_far_from_its_neighbours(name: str) -> None:
     for axis in ("batch", "context"):
         steps = sorted({getattr(load, axis) for load in decode})
         assert all(math.log2(b / a) <= 2 for a, b in pairwise(steps))
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_context_of_decode_is_a_multiple_of_a_tile(name: str) -> None:
+    """A window that ends with a tile needs one tile less than anywhere else."""
+    decode = [load for load in WORKLOADS[name] if load.phase == "decode"]
+    assert all(load.context % 64 for load in decode)
 
 
 def test_a_file_gives_its_points(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from attnctl.exits import Exit
@@ -103,6 +104,13 @@ def test_a_profile_of_another_device_is_a_no_in_one_sentence() -> None:
     assert text.startswith("h200.json: it was timed on nvidia sm_90 10de:2335, 132 units, and")
     assert "this is AMD zen3" in text
     assert "attnctl profile list" in text
+
+
+def test_without_torch_that_is_the_reason() -> None:
+    """Not each shape's rules, all of which ask for it."""
+    here = msgspec.structs.replace(machine(), packages={})
+    with pytest.raises(NothingToWarmError, match="torch is not installed, and no kernel runs"):
+        wanted("p.json", profile(point("decode", 1, 64)), here, 0, load())
 
 
 def test_dead_timings_are_left_out_and_said() -> None:

@@ -14,6 +14,9 @@ MORE = (
     # MiniCPM3
     f"mla({_DECODE},heads=40,lora=256,rope=32,nope=64,v=64)",
     f"mla({_PREFILL},heads=40,lora=256,rope=32,nope=64,v=64)",
+    # refused where a block has 64 KiB of shared memory
+    f"mla({_DECODE},heads=16,dtype=float32)",
+    f"mla({_PREFILL},heads=16,dtype=float32)",
     "merge_states(tokens=64,v=512)",
 )
 # rows of 512 columns are more than RDNA 3's registers hold: slow there, and right

@@ -211,9 +211,8 @@ def _hopper(tensors: tuple[Tensor, ...], params: Paged, shape: Shape) -> Launch 
         return None
     factor, _, v_scale, *_ = _numbers(params)
     scales = (float(factor or 0.0), float(v_scale or 0.0))
-    return paged_launch(
-        tensors, *scales, params.causal, shape.max_seq_len, device_of(tensors[0].device)
-    )
+    longest = shape.max_query_len, shape.max_seq_len
+    return paged_launch(tensors, *scales, params.causal, longest, device_of(tensors[0].device))
 
 
 def _decode(

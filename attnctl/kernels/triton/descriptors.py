@@ -7,8 +7,10 @@ put them: NHD (heads side by side in a row), HND (a head's rows in succession), 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnctl.kernels.triton.launch import split_width
@@ -37,6 +39,15 @@ def descriptor_arguments(
             made.append(TensorDescriptor(cache, shape, [stride, 1], [tile, part]) if part else None)
     (_, _, page_k, row_k, column_k), (_, _, page_v, row_v, column_v) = of_keys, of_values
     return (*made, page_k, page_v, row_k, row_v, column_k, column_v)
+
+
+@lru_cache(maxsize=64)
+def box_layout(rows: int, columns: int, dtype: torch.dtype) -> Any:
+    """How boxes of 16-bit numbers lie in shared memory: what Gluon takes longest to work out."""
+    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
+
+    kind = bfloat16 if dtype is torch.bfloat16 else float16
+    return NVMMASharedLayout.get_default_for([rows, columns], kind)
 
 
 def matrix_layout(cache: Tensor) -> Layout | None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnctl.kernels.triton.descriptors import box_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.latent_launch import (
     LOG2E,
@@ -182,13 +183,11 @@ def _boxes(cache: Tensor, rank: int) -> tuple[Any, Any]:
     stride = cache.stride(1)
     if page % KEYS or cache.stride(0) != page * stride or blocks * page >= 2**31:
         return None, None
-    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    dtype = bfloat16 if cache.dtype is torch.bfloat16 else float16
     made = []
     for columns in (rank, width - rank):
-        layout = NVMMASharedLayout.get_default_for([KEYS, columns], dtype)
+        layout = box_layout(KEYS, columns, cache.dtype)
         shape = [blocks * page, width]
         made.append(TensorDescriptor(cache, shape, [stride, 1], [KEYS, columns], layout))
     return made[0], made[1]

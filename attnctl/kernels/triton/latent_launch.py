@@ -70,9 +70,9 @@ def latent_tiles(
     Up to 64 heads share a tile where the running sum leaves registers to the rest. packed: keys are
     widened from packed FP8 rows, which takes registers too.
     """
+    if precision(device, item_bytes) == "tf32x3":
+        return _parted_tiles(device, rank, rope, item_bytes, 16 if packed else 32)
     row = (power(rank) + (power(rope) if rope else 0)) * item_bytes
-    # float32 queries are cut into columns, which goes through shared memory once more
-    cut = power(rank) * item_bytes if item_bytes > 2 else 0
     rows = min(power(heads), 64 if item_bytes <= 2 else 16)
     keys, stages, warps = 32, 2, 0
     if device.shared_memory_bytes <= SMALL_BLOCK_BYTES:
@@ -82,11 +82,12 @@ def latent_tiles(
     elif device.arch == "sm_90" and item_bytes <= 2:
         # on an H200, triton 3.6: benchmarks/results/
         keys, warps = 64, 8
-    elif packed and device.arch.startswith("gfx"):
+    elif device.arch.startswith("gfx") and (packed or item_bytes > 2):
+        # compiled for gfx950 in float32, a thread with 32 keys spills 760 bytes
         keys = 16
     while True:
         weights = rows * keys * item_bytes
-        needed = (rows + stages * keys) * row + weights + rows * cut
+        needed = (rows + stages * keys) * row + weights
         if needed <= device.shared_memory_bytes:
             warps = warps or (8 if rows * power(rank) >= 64 * 256 else 4)
             return Tiles(rows, keys, warps, stages)
@@ -97,10 +98,34 @@ def latent_tiles(
         elif keys > 16:
             keys //= 2
         else:
-            raise ValueError(
-                f"{device.arch}: rows of {rank} + {rope} need {needed} bytes of shared memory, "
-                f"a block has {device.shared_memory_bytes}"
-            )
+            raise _too_wide(device, rank, rope, needed)
+
+
+def _parted_tiles(device: Device, rank: int, rope: int, item_bytes: int, keys: int) -> Tiles:
+    """Tiles of float32 rows whose logits are made of 64 columns at a time; keys: at most.
+
+    The keys lie in shared memory whole, of the query only those columns, in two parts of a number.
+    """
+    rows, row = 16, power(rank) + (power(rope) if rope else 0)
+    # with two stages all that a tile loads is there twice: on an H200 a quarter to a half faster
+    needed = (keys * (power(rank) + row) + rows * (row + 64) + 2 * rows * keys) * item_bytes
+    if needed <= device.shared_memory_bytes:
+        return Tiles(rows, keys, 8, 2)
+    while True:
+        needed = (keys * power(rank) + 2 * rows * (64 + keys)) * item_bytes
+        if needed <= device.shared_memory_bytes:
+            # with 4 warps a thread spills up to 1.6 KB, compiled for sm_80 to sm_120
+            return Tiles(rows, keys, 8, 1)
+        if keys <= 16:
+            raise _too_wide(device, rank, rope, needed)
+        keys //= 2
+
+
+def _too_wide(device: Device, rank: int, rope: int, needed_bytes: int) -> ValueError:
+    return ValueError(
+        f"{device.arch}: rows of {rank} + {rope} need {needed_bytes} bytes of shared memory, "
+        f"a block has {device.shared_memory_bytes}"
+    )
 
 
 def segments_of(device: Device, programs: int, keys: int, fill: int = 1) -> int:

@@ -103,26 +103,51 @@ def load_query(
 
 
 @triton.jit
-def multiply_rows(q, k, PRECISION: tl.constexpr, COLUMNS: tl.constexpr = 64):
-    """q times k transposed, [rows, keys] float32.
+def multiply_columns(
+    Q,
+    LATENT,
+    SCALES,
+    rows_q,
+    real,
+    rows,
+    rows_scale,
+    seen,
+    TILE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    L: tl.constexpr,
+    L_BLOCK: tl.constexpr,
+    FORMAT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    COLUMNS: tl.constexpr = 64,
+):
+    """Logits of float32 query rows, [BLOCK_M, TILE], COLUMNS columns at a time.
 
     NVIDIA's matrix unit cuts float32 sums off instead of rounding them, always towards zero: over
     512 columns a log-sum-exp is off by ten times what rounding would leave. What sums of COLUMNS
-    columns come to is therefore added outside it.
+    columns come to is therefore added outside it. Both are loaded once more for that: cut out of
+    whole rows they would take more shared memory than a block of 99 KiB has left.
     """
-    WIDTH: tl.constexpr = q.shape[1]
-    # two ifs: in the interpreter an `and` of constants is none
-    if PRECISION == "tf32x3":  # noqa: SIM102
-        if WIDTH > COLUMNS:
-            PARTS: tl.constexpr = WIDTH // COLUMNS
-            left = tl.permute(tl.reshape(q, [q.shape[0], PARTS, COLUMNS]), (1, 0, 2))
-            right = tl.permute(tl.reshape(k, [k.shape[0], PARTS, COLUMNS]), (1, 2, 0))
-            return tl.sum(tl.dot(left, right, input_precision=PRECISION), 0)
-    return tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    WIDE: tl.constexpr = COLUMNS if L_BLOCK > COLUMNS else L_BLOCK
+    # not known before the loop: loaded there, all of the query would lie in shared memory at once
+    real = real & (tl.max(seen.to(tl.int32), 0) > 0)
+    s = tl.zeros([BLOCK_M, TILE], tl.float32)
+    for part in tl.static_range(L_BLOCK // WIDE):
+        q = load_columns(Q + part * WIDE, rows_q, real, L - part * WIDE, WIDE, 0, tl.float32)
+        k = load_columns(
+            LATENT + part * WIDE, rows, seen, L - part * WIDE, WIDE, FORMAT, tl.float32
+        )
+        if SCALES is not None:
+            at = rows_scale + part * WIDE // 128
+            k *= tl.load(SCALES + at, mask=seen, other=0.0)[:, None]
+        s += tl.dot(q, tl.trans(k), input_precision=PRECISION)
+    return s
 
 
 @triton.jit
 def attend_rows(
+    Q,
+    rows_q,
+    real,
     q,
     q_rope,
     acc,
@@ -156,7 +181,13 @@ def attend_rows(
         scale = tl.load(SCALES + rows_scale[:, None] + group[None, :], mask=keep, other=0.0)
         groups = tl.reshape(k, [TILE, L_BLOCK // 128, 128]).to(tl.float32) * scale[:, :, None]
         k = tl.reshape(groups, [TILE, L_BLOCK]).to(q.dtype)
-    s = multiply_rows(q, k, PRECISION)
+    if PRECISION == "tf32x3":
+        s = multiply_columns(
+            Q, LATENT, SCALES, rows_q, real, rows, rows_scale, seen,
+            TILE, q.shape[0], L, L_BLOCK, FORMAT, PRECISION,
+        )  # fmt: skip
+    else:
+        s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
     if R > 0:
         ROPE_FORMAT: tl.constexpr = FORMAT if SCALES is None else 0
         r = load_columns(ROPE, rows_rope, seen, R, R_BLOCK, ROPE_FORMAT, q.dtype)

@@ -74,7 +74,7 @@ def mla_decode_kernel(
         page = tl.load(table + key // PAGE, mask=seen, other=0).to(tl.int64)
         row = (key % PAGE).to(tl.int64)
         acc, top, total = attend_rows(
-            q, q_rope, acc, top, total, LATENT, ROPE, None,
+            Q, rows_q, real, q, q_rope, acc, top, total, LATENT, ROPE, None,
             page * stride_ln + row * stride_lp, page * stride_rn + row * stride_rp, row, seen,
             factor, TILE, L, L_BLOCK, R, R_BLOCK, FORMAT, PRECISION,
         )  # fmt: skip

@@ -230,7 +230,8 @@ def prefill_launch(
     if tiles is None and groups is not False:
         tensors, starts = (query, keys, values, out, lse), metadata.query_start_loc
         parts = cut(query.shape[2])
-        hopper = packed_launch(tensors, starts, key_start_loc, parts, factor, causal, gpu)
+        longest = metadata.max_query_len
+        hopper = packed_launch(tensors, starts, key_start_loc, parts, factor, causal, longest, gpu)
         if hopper is not None:
             return hopper
     tokens, heads, width = query.shape

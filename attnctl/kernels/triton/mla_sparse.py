@@ -79,7 +79,7 @@ def mla_sparse_kernel(
         if SCALES is not None:
             rows_scale = page * stride_sn + row * stride_sp
         acc, top, total = attend_rows(
-            q, q_rope, acc, top, total, LATENT, ROPE, SCALES,
+            Q, rows_q, real, q, q_rope, acc, top, total, LATENT, ROPE, SCALES,
             page * stride_ln + row * stride_lp, page * stride_rn + row * stride_rp, rows_scale,
             seen, factor, TILE, L, L_BLOCK, R, R_BLOCK, FORMAT, PRECISION,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import matrix_layout
+from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
 
@@ -17,27 +17,44 @@ ROWS = 128
 L2_BYTES = 24 * 2**20
 """Keys and values that heads which run side by side may have: half of an H200's L2."""
 
+SIDE_BY_SIDE = 16
+"""Heads that run side by side at most where each has keys of its own: of short sequences more are
+up to 17 % slower on an H200, of long ones the L2 takes fewer (benchmarks/results/)."""
+
 WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
 
 
 class Cut(NamedTuple):
-    """How the work is cut. units: tiles x heads; together: heads that run side by side."""
+    """How the work is cut. units: tiles x heads; together: heads that run side by side.
+
+    tiles_a_sequence: 0 where which sequence owns a tile is to be searched for.
+    """
 
     tiles_a_head: int
+    tiles_a_sequence: int
     together: int
     units: int
 
 
-def cut_units(tokens: int, sequences: int, heads: int, ratio: int, head_bytes: int) -> Cut:
-    """The units of a batch. head_bytes: keys and values of one sequence and KV head."""
-    tiles = tokens // ROWS + sequences
-    together = ratio
-    while together < heads and heads % (2 * together) == 0:
+def cut_units(
+    tokens: int, sequences: int, longest: int, heads: int, ratio: int, head_bytes: int
+) -> Cut:
+    """The units of a batch whose longest query has no more than `longest` tokens.
+
+    head_bytes: keys and values of one sequence and KV head.
+    """
+    tiles, each = tokens // ROWS + sequences, max(1, -(-longest // ROWS))
+    if each * sequences <= tiles:
+        tiles = each * sequences
+    else:
+        each = 0
+    together, most = ratio, heads if ratio > 1 else SIDE_BY_SIDE
+    while 2 * together <= most and heads % (2 * together) == 0:
         if 2 * together // ratio * head_bytes > L2_BYTES:
             break
         together *= 2
-    return Cut(tiles, together, tiles * heads)
+    return Cut(tiles, each, together, tiles * heads)
 
 
 def packed_launch(
@@ -47,9 +64,12 @@ def packed_launch(
     parts: tuple[int, int],
     factor: float,
     causal: bool,
+    longest: int,
     gpu: Device,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
+
+    longest: query tokens of a sequence at most.
 
     None where the kernel does not take the batch: keys of 128 or 192 columns, values of 128, of 16
     bits, one row a token.
@@ -72,7 +92,7 @@ def packed_launch(
     )
     strides = (query.stride(1), keys.stride(1), values.stride(1), 0, 0, 0, 0, 0)
     numbers = (*out.stride()[:2], *lse.stride(), factor, 1.0, sequences)
-    cut = cut_units(tokens, sequences, heads, 1, head_bytes)
+    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes)
     constants = _constants(parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
     return _launch(
@@ -85,10 +105,12 @@ def paged_launch(
     factor: float,
     v_scale: float,
     causal: bool,
-    longest: int,
+    longest: tuple[int, int],
     gpu: Device,
 ) -> Launch | None:
-    """Queries over pages. tensors: Q, K and V cache, OUT, table, starts, lengths; longest: keys.
+    """Queries over pages. tensors: Q, K and V cache, OUT, table, starts, lengths.
+
+    longest: query tokens and keys of a sequence at most.
 
     None where the kernel does not take the batch: keys of 128 or 192 columns, values of 128, of 16
     bits, pages of 16, 32, 64 or whole tiles, a head's rows of a page one below the other.
@@ -113,7 +135,8 @@ def paged_launch(
     (_, _, page_k, row_k, column_k), (_, _, page_v, row_v, column_v) = of_keys, of_values
     strides = (query.stride(1), column_k, column_v, row_k, row_v, page_k, page_v, table.stride(0))
     numbers = (*out.stride()[:2], 0, 0, factor, v_scale, lengths.shape[0])
-    cut = cut_units(tokens, lengths.shape[0], heads, ratio, longest * (sum(parts) + 128) * 2)
+    head_bytes = longest[1] * (sum(parts) + 128) * 2
+    cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
     constants = _constants(parts, causal, page=page, ratio=ratio)
     return _launch(boxes, (out, out, starts, lengths, table), strides, numbers, cut, constants, gpu)
 
@@ -151,11 +174,9 @@ def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: i
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
-    from triton.experimental.gluon.language import NVMMASharedLayout, bfloat16, float16
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    dtype = bfloat16 if tensor.dtype is torch.bfloat16 else float16
-    layout = NVMMASharedLayout.get_default_for([rows, columns], dtype)
+    layout = box_layout(rows, columns, tensor.dtype)
     return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
 
 

@@ -90,6 +90,7 @@ def copy_units(
     stride_table,
     sequences,
     tiles_a_head,
+    tiles_a_sequence,
     together,
     total,
     D_HIGH: gl.constexpr,
@@ -106,13 +107,15 @@ def copy_units(
     programs = gl.num_programs(0)
     unit = gl.program_id(0)
     head, begin, first, queries, key_first, length = place_of(
-        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-    )
+        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+        PAGE,
+    )  # fmt: skip
     while (begin >= queries) & (unit < total):
         unit = programs + gl.atomic_add(COUNTS, 1)
         head, begin, first, queries, key_first, length = place_of(
-            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-        )
+            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+            PAGE,
+        )  # fmt: skip
     units.index(0).store(gl.full([1], unit, gl.int32, layout=lane))
     sync_warps()
     mbarrier.arrive(announced.index(0))
@@ -126,15 +129,23 @@ def copy_units(
         column_k = kv_head * column_kh
         column_v = kv_head * column_vh
         last = (count - 1) * TILE
-        for step in range(count):
+        next_unit = unit
+        next_head = head
+        next_begin = begin
+        next_first = first
+        next_queries = queries
+        next_key_first = key_first
+        next_length = length
+        for step in range(count + 1):
             n = copied + step
-            place = n % 2
-            mbarrier.wait(k_empty.index(place), (n // 2 & 1) ^ 1)
-            copy_rows(
-                K_LOW, K_HIGH, TABLE, k_full.index(place), k_lows.index(place),
-                k_highs.index(place), key_first, last - step * TILE, length, row_k, column_k,
-                page_k, stride_table, D_HIGH, PAGE,
-            )  # fmt: skip
+            if step < count:
+                place = n % 2
+                mbarrier.wait(k_empty.index(place), (n // 2 & 1) ^ 1)
+                copy_rows(
+                    K_LOW, K_HIGH, TABLE, k_full.index(place), k_lows.index(place),
+                    k_highs.index(place), key_first, last - step * TILE, length, row_k, column_k,
+                    page_k, stride_table, D_HIGH, PAGE,
+                )  # fmt: skip
             if step == 0:
                 column_q = head * stride_qh
                 for i in gl.static_range(2):
@@ -153,26 +164,33 @@ def copy_units(
                     values.index(place), key_first, last - (step - 1) * TILE, length, row_v,
                     column_v, page_v, stride_table, 0, PAGE,
                 )  # fmt: skip
+            if step == count // 2 + 1:
+                # nothing waits for this: the places are full in the midst of a unit
+                next_begin = 1
+                next_queries = 0
+                while (next_begin >= next_queries) & (next_unit < total):
+                    next_unit = programs + gl.atomic_add(COUNTS, 1)
+                    next_head, next_begin, next_first, next_queries, next_key_first, next_length = (
+                        place_of(
+                            next_unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head,
+                            tiles_a_sequence, together, PAGE,
+                        )
+                    )  # fmt: skip
+                # the place is free: this unit's queries were copied when both groups had read the
+                # one before it
+                after = (done + 1) % 2
+                units.index(after).store(gl.full([1], next_unit, gl.int32, layout=lane))
+                sync_warps()
+                mbarrier.arrive(announced.index(after))
         copied += count
-        place = (copied - 1) % 2
-        mbarrier.wait(v_empty.index(place), ((copied - 1) // 2 & 1) ^ 1)
-        copy_rows(
-            V_BOX, V_BOX, TABLE, v_full.index(place), values.index(place), values.index(place),
-            key_first, 0, length, row_v, column_v, page_v, stride_table, 0, PAGE,
-        )  # fmt: skip
         done += 1
-        begin = 1
-        queries = 0
-        while (begin >= queries) & (unit < total):
-            unit = programs + gl.atomic_add(COUNTS, 1)
-            head, begin, first, queries, key_first, length = place_of(
-                unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-            )
-        # the place is free: this unit's queries were copied when both groups had read the one
-        # before it
-        units.index(done % 2).store(gl.full([1], unit, gl.int32, layout=lane))
-        sync_warps()
-        mbarrier.arrive(announced.index(done % 2))
+        unit = next_unit
+        head = next_head
+        begin = next_begin
+        first = next_first
+        queries = next_queries
+        key_first = next_key_first
+        length = next_length
     if gl.atomic_add(COUNTS + 1, 1) == programs - 1:
         gl.store(COUNTS, 0)
         gl.store(COUNTS + 1, 0)

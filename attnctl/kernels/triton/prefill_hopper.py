@@ -113,6 +113,7 @@ def attend_rows(
     v_scale,
     sequences,
     tiles_a_head,
+    tiles_a_sequence,
     together,
     total,
     GROUP: gl.constexpr,
@@ -135,8 +136,9 @@ def attend_rows(
     done = 0
     unit = read_unit(units, announced, done)
     head, begin, first, queries, _key_first, length = place_of(
-        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-    )
+        unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+        PAGE,
+    )  # fmt: skip
     while unit < total:
         count, whole, position = tiles_of(begin, queries, length, CAUSAL)
         acc = gl.full([64, values.shape[2]], 0.0, gl.float32, layout=layout)
@@ -149,6 +151,7 @@ def attend_rows(
         s = warpgroup_mma_wait(0, deps=[s])
         sync_warps()
         mbarrier.arrive(k_empty.index(place))
+        mbarrier.arrive(q_empty.index(GROUP), pred=count == 1)
         if count > whole:
             s = hide(s, count - 1, row, length, position, CAUSAL, layout)
         p, top, fade, sums = weigh(s, top, sums, factor)
@@ -171,6 +174,7 @@ def attend_rows(
             s = warpgroup_mma_wait(1, deps=[logits])
             sync_warps()
             mbarrier.arrive(k_empty.index(place))
+            mbarrier.arrive(q_empty.index(GROUP), pred=tile == 0)
             if tile >= whole:
                 s = hide(s, tile, row, length, position, CAUSAL, layout)
             p, top, fade, sums = weigh(s, top, sums, factor)
@@ -180,7 +184,6 @@ def attend_rows(
             acc = acc * fade[:, None]
             weights = gl.convert_layout(p.to(dtype), operand)
 
-        mbarrier.arrive(q_empty.index(GROUP))
         copied += count
         done += 1
         before = (copied - 1) % 2
@@ -197,8 +200,9 @@ def attend_rows(
         # where the next unit lies, while the last product is under way
         unit = read_unit(units, announced, done)
         head, begin, first, queries, _key_first, length = place_of(
-            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE
-        )
+            unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+            PAGE,
+        )  # fmt: skip
         acc, _ = warpgroup_mma_wait(0, deps=[added, weights])
         sync_warps()
         mbarrier.arrive(v_empty.index(before))
@@ -210,7 +214,7 @@ def attend_rows(
 @gluon.jit(
     do_not_specialize=[
         "stride_st", "stride_sh", "row_kh", "row_vh", "page_k", "page_v", "stride_table",
-        "sequences", "tiles_a_head", "together", "total",
+        "sequences", "tiles_a_head", "tiles_a_sequence", "together", "total",
     ]
 )  # fmt: skip
 def prefill_hopper_kernel(
@@ -241,6 +245,7 @@ def prefill_hopper_kernel(
     v_scale,
     sequences,
     tiles_a_head,
+    tiles_a_sequence,
     together,
     total,
     D_LOW: gl.constexpr,
@@ -296,7 +301,7 @@ def prefill_hopper_kernel(
                     q_lows, q_highs, k_lows, k_highs, values, q_full, k_full, v_full, q_empty,
                     k_empty, v_empty, units, announced, OUT, LSE, STARTS, KEY_STARTS, stride_ot,
                     stride_oh, stride_st, stride_sh, factor, v_scale, sequences, tiles_a_head,
-                    together, total, 0, D_HIGH, CAUSAL, PAGE,
+                    tiles_a_sequence, together, total, 0, D_HIGH, CAUSAL, PAGE,
                 ),
             ),
             (
@@ -305,7 +310,7 @@ def prefill_hopper_kernel(
                     q_lows, q_highs, k_lows, k_highs, values, q_full, k_full, v_full, q_empty,
                     k_empty, v_empty, units, announced, OUT, LSE, STARTS, KEY_STARTS, stride_ot,
                     stride_oh, stride_st, stride_sh, factor, v_scale, sequences, tiles_a_head,
-                    together, total, 1, D_HIGH, CAUSAL, PAGE,
+                    tiles_a_sequence, together, total, 1, D_HIGH, CAUSAL, PAGE,
                 ),
             ),
             (
@@ -314,7 +319,8 @@ def prefill_hopper_kernel(
                     q_lows, q_highs, k_lows, k_highs, values, q_full, k_full, v_full, q_empty,
                     k_empty, v_empty, units, announced, Q_LOW, Q_HIGH, K_LOW, K_HIGH, V_BOX,
                     STARTS, KEY_STARTS, TABLE, COUNTS, stride_qh, column_kh, column_vh, row_kh,
-                    row_vh, page_k, page_v, stride_table, sequences, tiles_a_head, together, total,
+                    row_vh, page_k, page_v, stride_table, sequences, tiles_a_head,
+                    tiles_a_sequence, together, total,
                     D_HIGH, CAUSAL, PAGE, RATIO,
                 ),
             ),

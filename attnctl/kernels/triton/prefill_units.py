@@ -1,8 +1,10 @@
 """The units of Hopper's prefill kernel: 128 query rows of one head, handed out one after the other.
 
 There is room for every way that T tokens can fall into B sequences: T / 128 + B tiles a head, some
-of which are empty. Units run by groups of heads whose keys fit the L2 side by side, and within a
-group backwards: with a causal mask the longest start first.
+of which are empty, and which sequence owns a tile is searched for. Where as many tiles for each
+sequence as the longest has are no more than that, they are laid out so: sequences of one length
+have no empty ones, and nothing is searched for. Units run by groups of heads whose keys fit the L2
+side by side, and within a group backwards: with a causal mask the longest start first.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ TILE = gl.constexpr(128)
 
 @gluon.jit
 def place_of(
-    unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, together, PAGE: gl.constexpr
-):
+    unit, total, STARTS, KEY_STARTS, sequences, tiles_a_head, tiles_a_sequence, together,
+    PAGE: gl.constexpr,
+):  # fmt: skip
     """Where a unit lies: head, first row of its sequence, that one's begin, queries and keys.
 
     A unit behind the last stands for that one. Last but one: the first key's row, or with pages
@@ -29,18 +32,22 @@ def place_of(
     rest = unit - group * tiles_a_head * together
     head = group * together + rest % together
     tile = tiles_a_head - 1 - rest // together
-    low = 0
-    high = sequences
-    while low < high:
-        middle = (low + high) // 2
-        if gl.load(STARTS + middle) // TILE + middle <= tile:
-            low = middle + 1
-        else:
-            high = middle
-    sequence = low - 1
+    sequence = tile // gl.maximum(tiles_a_sequence, 1)
+    slot = tile - sequence * tiles_a_sequence
+    if tiles_a_sequence == 0:
+        low = 0
+        high = sequences
+        while low < high:
+            middle = (low + high) // 2
+            if gl.load(STARTS + middle) // TILE + middle <= tile:
+                low = middle + 1
+            else:
+                high = middle
+        sequence = low - 1
+        slot = tile - gl.load(STARTS + sequence) // TILE - sequence
     first = gl.load(STARTS + sequence)
     queries = gl.load(STARTS + sequence + 1) - first
-    begin = (tile - first // TILE - sequence) * TILE
+    begin = slot * TILE
     if PAGE > 0:
         key_first = sequence
         length = gl.load(KEY_STARTS + sequence)

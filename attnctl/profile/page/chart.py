@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from attnctl.profile.knob_text import knob_text
 from attnctl.profile.page.roofline import Roof, floor_us
 from attnctl.profile.ranking import in_order
 from attnctl.profile.values import Entry, Point, Timing, tokens_text
@@ -122,7 +123,7 @@ def _cell(point: Point | None, entry: Entry) -> Cell | None:
         return None
     others = [timing for timing in point.timings if timing is not won]
     rival = min(others, key=lambda timing: timing.median_us, default=None)
-    knobs = (f"{name}={value}" for name, value in won.knobs.items())
+    knobs = (knob_text(name, value) for name, value in won.knobs.items())
     return Cell(
         winner=won.backend,
         time_us=won.median_us,

@@ -30,18 +30,22 @@ def _topk(facts: Facts, layer: Layer) -> Finding | None:
     return reject("index_topk", "index_topk in the model's configuration", "none")
 
 
+def _said(topk: int | None) -> str:
+    return "no index_topk" if topk is None else f"index_topk {topk}"
+
+
 def _topk_2048(facts: Facts, layer: Layer) -> Finding | None:
     topk = layer.width("index_topk")
     if topk == 2048 or not layer.has_model:
         return None
-    return reject("index_topk", "index_topk 2048", f"index_topk {topk}")
+    return reject("index_topk", "index_topk 2048", _said(topk))
 
 
 def _topk_by_128(facts: Facts, layer: Layer) -> Finding | None:
     topk = layer.width("index_topk")
     if not layer.has_model or (topk is not None and topk % 128 == 0):
         return None
-    return reject("index_topk", "index_topk a multiple of 128", f"index_topk {topk}")
+    return reject("index_topk", "index_topk a multiple of 128", _said(topk))
 
 
 def _flashinfer_dims(facts: Facts, layer: Layer) -> Finding | None:
