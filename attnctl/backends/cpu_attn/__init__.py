@@ -1,7 +1,9 @@
 """CPU_ATTN: the bundled C++ kernels for paged attention, also with unequal K and V widths.
 
-FP8 caches are decoded by table, so that they need no instruction set; without a compiler the same
-results come from torch in float32.
+Blocks of 128 tokens are asked for: on those of 32 a decode takes up to 8 % longer
+(benchmarks/results/), and vLLM's default on processors is 128 too. FP8 caches are decoded by
+table, so that they need no instruction set; without a compiler the same results come from torch in
+float32.
 """
 
 from attnctl.registry import Backend, Rank
@@ -45,6 +47,7 @@ BACKEND = Backend(
     ),
     ranks=(Rank(platform="cpu", place=10),),
     block_multiple=32,
+    prefers_block=128,
     kernel="bundled",
     offset_bits=64,
 )

@@ -7,7 +7,7 @@ from itertools import product
 
 from attnctl.tune.settings import BLOCK_SIZE, Knobs, Limits, Setting, Work
 
-BLOCKS = (64, 128, 256)
+BLOCKS = (32, 64, 128, 256)
 """Sizes of the cache's blocks that are tried beside the usual."""
 
 BLOCK_ROWS = (24, 48, 96, 144, 192, 288)
@@ -19,7 +19,7 @@ def cpu_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
     found: dict[tuple[tuple[str, object], ...], Setting] = {}
     blocks = [work.page]
     if work.layer.block_size is None:
-        blocks += [block for block in BLOCKS if block > work.page]
+        blocks += [block for block in BLOCKS if block != work.page]
     for block, knobs in product(blocks, _knobs(work, limits)):
         whole = {**knobs, BLOCK_SIZE: block} if block != work.page else knobs
         found.setdefault(tuple(sorted(whole.items())), Setting(knobs=whole))
