@@ -224,4 +224,4 @@ def _not_found(source: str) -> str:
     close = get_close_matches(_squash(source), spellings, n=3, cutoff=0.7)
     near = list(dict.fromkeys(spellings[key] for key in close))
     hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-    return f"{source}: no machine or file of that name: {hint}"
+    return f"{source}: no machine, architecture (sm_90, gfx942) or file of that name: {hint}"
