@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from attnctl.exits import InputError
-from attnctl.machine import Fact, Gpu, Machine, Vendor
+from attnctl.machine import Cpu, Fact, Gpu, Machine, Vendor
 
 _CAPABILITY = re.compile(r"^(?:sm[ _-]?|compute_?)?(\d{1,2})[._]?(\d)[af]?$", re.ASCII)
 # HIP names the features behind it: "gfx942:sramecc+:xnack-"
@@ -59,6 +59,8 @@ def machine_of_arch(text: str, bundled: Iterable[Machine]) -> Machine | None:
         machine,
         name=arch,
         sources=(said,),
+        # nor the processor beside it: an integrated one says nothing of other machines of the arch
+        cpu=Cpu(status="unknown", source=f"--machine {text}"),
         facts={f"{side}.gpus.0.arch": Fact(status="assumed", source=f"--machine {text}")},
         **{side: vendor},
     )
