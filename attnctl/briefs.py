@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -108,6 +109,17 @@ def brief_machine(machine: Machine, index: int) -> MachineBrief:
     )
 
 
+def _depth(spec: ModelSpec) -> int:
+    """How many layers it has: one that does two things is in two groups, and counts once."""
+    stacks: dict[tuple[str | None, int], Counter[str]] = {}
+    for group in spec.groups:
+        caches = group.notes.get("caches_per_layer", 1)
+        for layer in {place // caches for place in group.layers}:
+            stacks.setdefault((group.stack, layer), Counter())[group.kind] += 1
+    # of two groups of one kind each is a tower of its own
+    return sum(max(kinds.values()) for kinds in stacks.values())
+
+
 def brief_model(spec: ModelSpec) -> ModelBrief:
     """What the configuration said of the model as a whole."""
     return ModelBrief(
@@ -115,7 +127,7 @@ def brief_model(spec: ModelSpec) -> ModelBrief:
         architecture=spec.architecture,
         path=spec.path,
         text_config_path=spec.text_config_path,
-        layers=sum(len(group.layers) for group in spec.groups),
+        layers=_depth(spec),
         dtype=spec.dtype,
         dtype_source=spec.dtype_source,
         kv_cache_dtype_from_checkpoint=spec.kv_cache_dtype_from_checkpoint,

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 import msgspec
 
 from attnctl.exits import InputError
-from attnctl.machine import Fact, Gpu, Machine, Vendor
+from attnctl.machine import Cpu, Fact, Gpu, Machine, Vendor
 
-_CAPABILITY = re.compile(r"^(?:sm_?|compute_?)?(\d{1,2})[._]?(\d)[af]?$")
-_GFX = re.compile(r"^gfx[0-9a-f]{3,4}$")
+_CAPABILITY = re.compile(r"^(?:sm[ _-]?|compute_?)?(\d{1,2})[._]?(\d)[af]?$", re.ASCII)
+# HIP names the features behind it: "gfx942:sramecc+:xnack-"
+_GFX = re.compile(r"^(gfx[0-9a-f]{3,4})(?::[a-z]+[+-])*$")
 
 SHARED_KIB = {
     (7, 0): 96, (7, 2): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99,
@@ -28,8 +29,9 @@ specifications per compute capability)."""
 def arch_of(text: str) -> str | None:
     """The architecture that a text names, as compilers write it; None where it names none."""
     word = text.strip().lower()
-    if _GFX.match(word):
-        return word
+    named = _GFX.match(word)
+    if named is not None:
+        return named[1]
     found = _CAPABILITY.match(word)
     # a bare number is a product ("4090"): a capability has a point or says sm
     if found is None or word.isdecimal():
@@ -57,6 +59,8 @@ def machine_of_arch(text: str, bundled: Iterable[Machine]) -> Machine | None:
         machine,
         name=arch,
         sources=(said,),
+        # nor the processor beside it: an integrated one says nothing of other machines of the arch
+        cpu=Cpu(status="unknown", source=f"--machine {text}"),
         facts={f"{side}.gpus.0.arch": Fact(status="assumed", source=f"--machine {text}")},
         **{side: vendor},
     )

@@ -223,5 +223,6 @@ def _not_found(source: str) -> str:
     spellings.update((alias, name) for alias, name in _ALIASES.items() if name in known)
     close = get_close_matches(_squash(source), spellings, n=3, cutoff=0.7)
     near = list(dict.fromkeys(spellings[key] for key in close))
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+    every = f"known are {', '.join(known)}, and architectures, as sm_90 or gfx942"
+    hint = f"did you mean {' or '.join(near)}?" if near else every
     return f"{source}: no machine or file of that name: {hint}"

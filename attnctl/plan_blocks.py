@@ -68,13 +68,24 @@ def sized(
         size = block_of(layer, decision, registry, table)
         unable = [name for name in eligible if not _takes(name, size, decision, registry)]
         if not unable:
-            return table, tuple(notes)
+            return table, (*notes, *_unmet(layer, decision, table, size))
         notes += [
             f"{name} takes no cache with {size} tokens in a block, which the profile asks for, and "
             "is left out"
             for name in unable
         ]
         eligible = tuple(name for name in eligible if name not in unable)
+
+
+def _unmet(layer: Layer, decision: Decision, table: Table, size: int | None) -> tuple[str, ...]:
+    """A sentence where the decision's backend does not take the size that the profile asks for."""
+    asked, pick = table.block_size, decision.pick
+    if pick is None or size is None or asked in (None, size) or layer.block_size is not None:
+        return ()
+    return (
+        f"{pick.name} takes no cache with {asked} tokens in a block, which the profile asks for, "
+        f"and has {size}",
+    )
 
 
 def _takes(name: str, size: int | None, decision: Decision, registry: Registry) -> bool:

@@ -33,7 +33,8 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
 
     read_gbps: 10^9 bytes a second that a reduction reads. matrix_gflops: 10^9 operations a second
     of a large product, in bfloat16 on a GPU and float32 on a processor. cache_bytes: of the
-    last-level cache. torch, triton, driver: versions, "" where there is none.
+    last-level cache. torch, triton, driver: versions, "" where there is none. hardware: the name of
+    what was measured, "" in older reports.
     """
 
     device: str
@@ -43,6 +44,7 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     torch: str = ""
     triton: str = ""
     driver: str = ""
+    hardware: str = ""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

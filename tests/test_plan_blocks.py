@@ -120,3 +120,15 @@ def test_a_backend_that_does_not_take_the_profiles_size_is_left_out() -> None:
         "NARROW takes no cache with 128 tokens in a block, which the profile asks for, and is left "
         "out",
     )
+
+
+def test_a_size_that_the_pick_does_not_take_is_said() -> None:
+    """The processor's kernels want multiples of 8; they keep their own, and the plan says so."""
+    here = machine("zen3")
+    profile = Profile(name="p", key=key_of(here, None), entries=(entry(20),))
+    plan = attnctl.plan(LLAMA, here, profile=profile)
+    assert plan[0].block_size == 32
+    said = (
+        "CPU_ATTN takes no cache with 20 tokens in a block, which the profile asks for, and has 32"
+    )
+    assert said in plan.notes

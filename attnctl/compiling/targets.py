@@ -8,6 +8,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine, Package
+from attnctl.machine_archs import arch_of
 from attnctl.nearest import did_you_mean
 
 NINE = "sm_80,sm_90,sm_100,sm_120,gfx90a,gfx942,gfx950,gfx1100,gfx1201"
@@ -25,7 +26,8 @@ def read_targets(text: str) -> tuple[Machine, ...]:
     """
     known = archs()
     words = filter(None, (word.strip().lower() for word in text.split(",")))
-    named = (name for word in words for name in (NINE.split(",") if word == ALL else [word]))
+    archs_named = (word if word in known else arch_of(word) or word for word in words)
+    named = (name for word in archs_named for name in (NINE.split(",") if word == ALL else [word]))
     wanted = list(dict.fromkeys(named))
     if not wanted:
         raise InputError("--compile-for: the list is empty; name targets, as in sm_90,gfx942")

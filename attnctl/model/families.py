@@ -48,6 +48,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "diffusion_gemma_text",
     ),
     "gpt_neo:read": ("gpt_neo",),
+    "heads:read": ("medusa", "mlp_speculator"),
     "hunyuan:read": ("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe"),
     "hymba:read": ("hymba",),
     "jamba:read": ("jamba",),

@@ -35,6 +35,9 @@ def plamo2(config: Config) -> tuple[LayerGroup, ...]:
     """The second: an attention layer in the middle of each mamba_step layers, else Mamba-2."""
     text = config.text
     depth, step = depth_of(text).value, step_of(text, "mamba_step")
+    given = text.data.get("mamba_step")
+    if given in (0, 1) and not text.is_false("mamba_enabled"):
+        raise text.wrong(Value(given, text.at("mamba_step")), "2 or more, or mamba_enabled false,")
     whole = text.wholes("full_attention_idx")
     wide = frozenset(whole.value if whole else ())
     full, window = attention_of(text), windows.window_of(text)

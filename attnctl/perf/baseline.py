@@ -115,9 +115,22 @@ def _changes(key: Key, before: Trial, after: Trial, percent: float) -> Iterator[
 def _ceiling_changes(
     before: tuple[Ceiling, ...], now: tuple[Ceiling, ...], percent: float
 ) -> Iterator[Change]:
-    """Where the device itself does more or less than it did: then times say little of kernels."""
+    """Where the device itself does more or less than it did: then times say little of kernels.
+
+    Still less where it is another device.
+    """
     was = {one.device: one for one in before}
     for one in now:
+        then = was[one.device].hardware if one.device in was else ""
+        if then and one.hardware and then != one.hardware:
+            yield Change(
+                target=one.device,
+                backend="",
+                case="",
+                what="hardware",
+                before=then,
+                after=one.hardware,
+            )
         for field in ("read_gbps", "matrix_gflops"):
             old, new = getattr(was.get(one.device), field, 0.0), getattr(one, field)
             if old and abs(new / old - 1) > percent / 100:

@@ -37,8 +37,19 @@ def measure(devices: Iterable[str], machine: Machine) -> dict[str, Ceiling]:
             torch=site.torch,
             triton=site.triton or "",
             driver="" if device == "cpu" else vendor.driver or "",
+            hardware=_hardware(device, machine),
         )
     return found
+
+
+def _hardware(device: str, machine: Machine) -> str:
+    """What the maker calls it; of a processor its microarchitecture too, which tells more."""
+    kind, _, index = device.partition(":")
+    if kind != "cpu":
+        return "".join(gpu.name or "" for gpu in machine.gpus[int(index or 0) :][:1])
+    cpu = machine.cpu
+    own = f" ({cpu.microarchitecture})" if cpu.model and cpu.microarchitecture else ""
+    return f"{cpu.model or cpu.microarchitecture or cpu.arch}{own}"
 
 
 def highest(before: dict[str, Ceiling], after: dict[str, Ceiling]) -> dict[str, Ceiling]:

@@ -15,10 +15,14 @@ from attnctl.perf.cases import serving_cases, serving_of
 from attnctl.perf.ceilings import timed_devices
 from attnctl.perf.rates import rated
 from attnctl.smoke import Plan, run_plan, summary
+from attnctl.smoke_request import LONGEST_CASE_S
 from attnctl.trials import BackendTrials, Ceiling, SmokeReport
 
 if TYPE_CHECKING:
     from attnctl.smoke_run import Prepared
+
+LONGEST_US = 1e6 * LONGEST_CASE_S
+"""No case may take longer."""
 
 Planner = Callable[[str, Sequence[Case]], Plan]
 """A backend's name and cases -> what of them it would run here."""
@@ -51,7 +55,20 @@ def read_times(path: str) -> SmokeReport:
     found = decoded_report(path, "--all --perf")
     if not found.ceilings:
         raise InputError(f"{path}: nothing in it was timed; write one with smoke --perf --json")
+    _refuse_damaged(found, path)
     return found
+
+
+def _refuse_damaged(found: SmokeReport, path: str) -> None:
+    """InputError for a time that no clock gives: compared with, it would make nonsense."""
+    for backend in found.backends:
+        for trial in backend.trials:
+            one = trial.timing
+            if one is not None and not (0 < one.median_us < LONGEST_US and one.iqr_us >= 0):
+                raise InputError(
+                    f"{path}: {backend.backend} {trial.case}: {one.median_us:g} us with a spread "
+                    f"of {one.iqr_us:g} is no time; write one with smoke --perf --json"
+                )
 
 
 def timed_report(

@@ -96,7 +96,11 @@ def _changes(found: Baseline, ceilings: Sequence[Ceiling]) -> list[Block]:
         ),
     )
     rule = f"beyond {found.slower_percent:g} % and beyond the spread of both, timed twice"
-    return [*blocks, Line(f"{', '.join(counts)} ({rule})", 2)]
+    blocks.append(Line(f"{', '.join(counts)} ({rule})", 2))
+    if not found.same and not cases:
+        said = "no case was timed both then and now: nothing was compared"
+        blocks.append(Line(Mark(said, "warn"), 2))
+    return blocks
 
 
 def _change(one: Change) -> tuple[Cell, ...]:

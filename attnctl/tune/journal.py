@@ -98,6 +98,7 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
     """
     there = os.path.exists(path)  # noqa: PTH110
     if there and not resume:
+        _refuse_busy(path)
         raise InputError(
             f"{path} is there, from a tune that did not end: go on with --resume, or delete it"
         )
@@ -137,6 +138,12 @@ def _close(file: IO[bytes]) -> None:
     # what a full disk did not take is tried once more, and was told of before
     with contextlib.suppress(OSError):
         file.close()
+
+
+def _refuse_busy(path: str) -> None:
+    """InputError where another tune writes it now: nobody may be told to delete that one."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+        _lock(file, path)
 
 
 def _lock(file: IO[bytes], path: str) -> None:

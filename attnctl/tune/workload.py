@@ -114,6 +114,10 @@ def _check(point: Load, where: str) -> None:
             f"{where}: {point.query} new tokens are more than its context of {point.context}, "
             "which counts them"
         )
+    if point.phase == "prefill" and point.query == 1 < point.context:
+        raise InputError(
+            f'{where}: a prefill of 1 new token is a decode: name its new tokens as "query"'
+        )
     if not (point.weight > 0 and math.isfinite(point.weight)):
         raise InputError(f"{where}.weight is {point.weight}: must be a positive number")
 

@@ -28,6 +28,12 @@ def test_the_json_answer_names_pick_and_evidence() -> None:
     assert len(group["candidates"]) >= 20
 
 
+def test_a_layer_that_does_two_things_counts_once() -> None:
+    """Whisper's decoder layers look at themselves and at the encoder: 32 and 32 layers, not 96."""
+    asked = ("select", "--model", str(MODELS / "whisper-large-v3.json"), "--machine", "h200")
+    assert run(*asked, "--json").json["model"]["layers"] == 64
+
+
 def test_every_rejected_candidate_gives_reasons_with_both_sides() -> None:
     """Each candidate that is not ok has reasons, each with code, wanted and found."""
     (group,) = run(*ON_H200, "--json").json["groups"]

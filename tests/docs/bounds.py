@@ -138,8 +138,8 @@ BOUNDS = (
         {
             r"models/llama(.|\n)*--tune-only \S+": "models/qwen2.5-7b.json",
             r"--backend (.|\n)*--ahead": "--backend CPU_ATTN --workload points.json --ahead",
-            r"--ahead \w+ --tune \w+ --regret \w+ --repeat \w+": "--off points.json --ahead 4s "
-            "--tune 2s --regret 4s --repeat 2s",
+            r"--ahead \w+[\s\\]+--tune \w+ --regret \w+ --repeat \w+": "--off points.json "
+            "--ahead 4s --tune 2s --regret 4s --repeat 2s",
         },
         {"points.json": POINTS},
     ),

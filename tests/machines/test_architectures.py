@@ -21,6 +21,11 @@ from tests.commands.running import LLAMA, run
         ("compute_100f", "sm_100"),
         ("gfx90a", "gfx90a"),
         ("gfx1151", "gfx1151"),
+        ("gfx942:sramecc+:xnack-", "gfx942"),
+        ("sm-90", "sm_90"),
+        ("sm 90", "sm_90"),
+        ("gfx942:", None),
+        ("\uff19.0", None),
         ("4090", None),
         ("h200", None),
         ("gfx", None),
@@ -45,6 +50,7 @@ def test_what_an_architecture_fixes_is_known_and_nothing_else(
     assert (gpu.capability, gpu.shared_memory_bytes) == (capability, shared_kib * 1024)
     assert (gpu.unit_count, gpu.pci_id, gpu.memory.total_bytes, gpu.name) == (None,) * 4
     assert machine.platform == "cuda"
+    assert (machine.cpu.status, machine.cpu.arch, machine.cpu.isa) == ("unknown", None, ())
 
 
 @pytest.mark.parametrize("text", ["gfx942", "gfx1151", "gfx1101", "gfx1200"])
@@ -53,6 +59,14 @@ def test_amd_architectures_are_of_their_generation(text: str) -> None:
     machine = load(text)
     assert (machine.platform, machine.gpus[0].arch) == ("rocm", text)
     assert machine.gpus[0].shared_memory_bytes
+
+
+def test_who_names_nothing_is_told_that_architectures_count() -> None:
+    """Beside the bundled machines."""
+    with pytest.raises(
+        InputError, match=r"known are a10, .* and architectures, as sm_90 or gfx942"
+    ):
+        load("qqq")
 
 
 def test_a_generation_that_nobody_has_is_refused() -> None:

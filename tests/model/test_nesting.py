@@ -70,3 +70,17 @@ def test_layers_that_attend_to_the_picture_are_cross_attention() -> None:
     text = {**INNER, "cross_attention_layers": [1, 4], "add_cross_attention": False}
     found = groups({"model_type": "mllama", "text_config": text})
     assert [(g.kind, g.layers) for g in found] == [("full", (0, 2, 3, 5)), ("cross", (1, 4))]
+
+
+@pytest.mark.parametrize(
+    ("config", "heads"),
+    [
+        ({"model_type": "medusa", "hidden_size": 4096, "num_heads": 5}, 5),
+        ({"model_type": "mlp_speculator", "emb_dim": 4096, "n_predict": 3}, 3),
+        ({"model_type": "medusa", "hidden_size": 4096}, 1),
+    ],
+)
+def test_heads_that_guess_tokens_hold_no_attention(config: dict[str, object], heads: int) -> None:
+    """Their `num_heads` counts guesses; nothing is to be selected for them."""
+    (group,) = read(config).groups
+    assert (group.kind, group.layers, group.needs_kv_cache) == ("none", tuple(range(heads)), False)

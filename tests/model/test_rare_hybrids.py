@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attnctl.exits import InputError
-from tests.model.configs import LATENT, by_kind, decoder, groups, only
+from tests.model.configs import LATENT, by_kind, decoder, groups, only, read
 
 SAMBA: dict[str, Any] = {
     "mb_per_layer": 2,
@@ -65,6 +65,13 @@ def test_plamo_2_may_name_full_layers_and_leave_mamba_out() -> None:
     }
     plain = decoder("plamo2", **PLAMO2, mamba_enabled=False)
     assert by_kind(plain) == {"sliding": (0, 1, 2, 3, 4, 5)}
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_plamo_2_with_no_room_for_mamba_in_a_step_is_refused(step: int) -> None:
+    """Only mamba_enabled leaves Mamba out; the model itself takes no such step."""
+    with pytest.raises(InputError, match=f"mamba_step is {step}; 2 or more"):
+        read(decoder("plamo2", **{**PLAMO2, "mamba_step": step}))
 
 
 def test_the_first_plamo_shares_kv_among_heads() -> None:

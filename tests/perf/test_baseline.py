@@ -126,6 +126,7 @@ def test_a_run_that_shares_no_case_is_no_comparison() -> None:
     before, now = report(trial(10.0, "a()")), report(trial(10.0, "z()"))
     found = compared(before, "old.json", now, None, (plan(),), lambda one: now.backends[0])
     assert found.exit_code == 1
+    assert "no case was timed both then and now" in plain(smoke_view(found))
 
 
 def test_another_driver_and_triton_are_named() -> None:
@@ -145,3 +146,24 @@ def test_a_written_report_reads_back_and_others_are_refused(tmp_path: Path) -> N
     path.write_bytes(as_json(SmokeReport(backends=(), exit_code=0)))
     with pytest.raises(InputError, match="nothing in it was timed"):
         read_times(str(path))
+
+
+@pytest.mark.parametrize("one", [timing(0.0), timing(-5.0), timing(1e300), timing(10.0, -1.0)])
+def test_a_time_that_no_clock_gives_is_refused(tmp_path: Path, one: Timing) -> None:
+    """A damaged file is said to be that, and nothing is divided by its zeros."""
+    path = tmp_path / "old.json"
+    path.write_bytes(as_json(report(Trial("a()", "pass", timing=one))))
+    with pytest.raises(InputError, match=r"TRITON_ATTN a\(\): .* is no time"):
+        read_times(str(path))
+
+
+def test_another_device_is_named() -> None:
+    """Its times are compared all the same, by a reader who knows; older reports name none."""
+    before, now = (
+        report(trial(10.0), ceiling=msgspec.structs.replace(CEILING, hardware=name))
+        for name in ("NVIDIA H100", "NVIDIA H200")
+    )
+    (change,) = compare_times(before, "", now).changes
+    assert (change.what, change.before, change.after) == ("hardware", "NVIDIA H100", "NVIDIA H200")
+    assert not change.worse
+    assert compare_times(report(trial(10.0)), "", now).changes == ()

@@ -180,14 +180,15 @@ def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     assert "line 2 is damaged" in refusal(output)
 
 
-def test_two_runs_of_one_tune_do_not_share_a_journal(tmp_path: Path) -> None:
-    """The second is told that the first is at work."""
+@pytest.mark.parametrize("resume", [True, False])
+def test_two_runs_of_one_tune_do_not_share_a_journal(tmp_path: Path, resume: bool) -> None:
+    """The second is told that the first is at work, and never to delete what that one writes."""
     output = tmp_path / "p.json"
 
     class Twice(Silent):
         def step(self, step: Any) -> None:
             with pytest.raises(InputError, match="another tune of the same is at work"):
-                tune(request(output, resume=True), Silent(), FakeBench())
+                tune(request(output, resume=resume), Silent(), FakeBench())
 
     tune(request(output), Twice(), FakeBench())
     assert read_profile(output).entries

@@ -76,6 +76,10 @@ DECODE = '{"phase": "decode", "batch": 8, "context": 64'
         (f'[{DECODE}, "query": 0}}]', "[0].query is 0: must be from 1"),
         (f'[{DECODE}, "query": 65}}]', "65 new tokens are more than its context of 64"),
         (f'[{DECODE}, "weight": 0}}]', "weight is 0.0: must be a positive number"),
+        (
+            '[{"phase": "prefill", "batch": 1, "context": 64}]',
+            "a prefill of 1 new token is a decode",
+        ),
         (f"[{DECODE}}}, {DECODE}}}]", "[1] is there twice: decode B=8, S=64"),
         ('[{"phase": "decode", "batch": 99999999999, "context": 1}]', "[0].batch is 99999999999"),
     ],
