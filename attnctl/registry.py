@@ -95,6 +95,11 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
         multiple = self.block_multiple_on.get(platform, self.block_multiple)
         return (multiple,) if multiple else self.block_sizes
 
+    def takes_block(self, tokens: int, platform: str) -> bool:
+        """Whether it lays a cache out in blocks of so many tokens."""
+        units = self.block_units(platform)
+        return not units or any(tokens % unit == 0 for unit in units)
+
     def kernel_for(self, layer: Layer) -> Kernel:
         """Its kernel for this layer: "planned" too for a cache that only its rules take."""
         cached = layer.group.needs_kv_cache

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from attnctl.arguments import refuse_no_index, refuse_other
 from attnctl.decision import NOT_TIMED, Candidate, Decision, Pick
 from attnctl.exits import InputError
@@ -81,9 +83,12 @@ def select(
     best = best_of(eligible, subject, order) if eligible else None
     requested = options.requested(layer.group.kind)
     if requested is not None:
-        return _decide_request(requested, layer, scored, best, subject, options)
-    notes = (NOT_TIMED,) if order is None and _is_untimed(profile, layer) else ()
-    return _decision(layer, best, tuple(candidate for _, candidate, _ in scored), notes=notes)
+        decision = _decide_request(requested, layer, scored, best, subject, options)
+    else:
+        notes = (NOT_TIMED,) if order is None and _is_untimed(profile, layer) else ()
+        candidates = tuple(candidate for _, candidate, _ in scored)
+        decision = _decision(layer, best, candidates, notes=notes)
+    return _on_profiles_block(decision, layer, profile, registry, subject.platform)
 
 
 def _check(machine: Machine, registry: Registry, options: Options) -> None:
@@ -102,6 +107,22 @@ def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> 
     from attnctl.profile.order import measured_order
 
     return measured_order(profile, layer, [candidate.name for _, candidate, _ in eligible])
+
+
+def _on_profiles_block(
+    decision: Decision, layer: Layer, profile: Profile | None, registry: Registry, platform: str
+) -> Decision:
+    """The decision with the cache block that the profile asks for, as attnctl.plan lays it out."""
+    pick = decision.pick
+    if profile is None or pick is None or pick.block_size is None or layer.block_size is not None:
+        return decision
+    from attnctl.profile.order import block_asked
+
+    asked, backend = block_asked(profile, layer, eligible_names(decision)), registry.get(pick.name)
+    if asked is None or backend is None or not backend.takes_block(asked, platform):
+        return decision
+    sized = msgspec.structs.replace(pick, block_size=asked)
+    return msgspec.structs.replace(decision, pick=sized)
 
 
 def _is_untimed(profile: Profile | None, layer: Layer) -> bool:

@@ -18,6 +18,7 @@ from attnctl.profile.document import key_of, shape_of
 from attnctl.profile.pick import Table
 from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.registry import Registry, load
+from attnctl.select import select_model
 from tests.commands.running import LLAMA
 from tests.profile.factory import machine
 
@@ -68,10 +69,10 @@ def test_the_size_is_what_most_of_the_weight_asks_for(
 
 def test_a_plan_lays_the_cache_out_as_the_profile_asks() -> None:
     """New caches have blocks of that size, and every batch's knobs still apply."""
-    layer = planned(entry(128, 128))
-    assert layer.block_size == 128
-    assert layer.new_cache(2).shape[1] == 128
-    assert planned(entry(None)).block_size == 32
+    layer = planned(entry(256, 256))
+    assert layer.block_size == 256
+    assert layer.new_cache(2).shape[1] == 256
+    assert planned(entry(None)).block_size == 128
 
 
 def test_a_size_that_the_user_names_is_kept() -> None:
@@ -81,17 +82,17 @@ def test_a_size_that_the_user_names_is_kept() -> None:
 
 def test_a_size_that_the_backend_does_not_take_is_passed_over() -> None:
     """CPU_ATTN takes multiples of 32: a profile cannot make it take another."""
-    assert planned(entry(40)).block_size == 32
+    assert planned(entry(40)).block_size == 128
 
 
 class Narrow:
-    """A runtime that lays out the same blocks as CPU_ATTN, and none of more than 64 tokens."""
+    """A runtime that lays out the same blocks as CPU_ATTN, and none of more than 128 tokens."""
 
     def cache_shape(
         self, blocks: int, size: int, kv_heads: int, width: int, width_v: int | None = None
     ) -> tuple[int, ...]:
-        if size > 64:
-            raise InputError(f"NARROW: block_size must be 64 at most; it is {size}")
+        if size > 128:
+            raise InputError(f"NARROW: block_size must be 128 at most; it is {size}")
         return (blocks, size, kv_heads, width + (width_v or width))
 
 
@@ -114,21 +115,42 @@ def beside_narrow(found: Entry) -> attnctl.Plan:
 def test_a_backend_that_does_not_take_the_profiles_size_is_left_out() -> None:
     """It would be handed a cache that it cannot read; the notes say so."""
     assert beside_narrow(entry(64)).notes == ()
-    plan = beside_narrow(entry(128))
-    assert plan[0].block_size == 128
+    plan = beside_narrow(entry(256))
+    assert plan[0].block_size == 256
     assert plan.notes == (
-        "NARROW takes no cache with 128 tokens in a block, which the profile asks for, and is left "
+        "NARROW takes no cache with 256 tokens in a block, which the profile asks for, and is left "
         "out",
     )
 
 
 def test_a_size_that_the_pick_does_not_take_is_said() -> None:
-    """The processor's kernels want multiples of 8; they keep their own, and the plan says so."""
+    """The processor's kernels want multiples of 32; they keep their own, and the plan says so."""
     here = machine("zen3")
     profile = Profile(name="p", key=key_of(here, None), entries=(entry(20),))
     plan = attnctl.plan(LLAMA, here, profile=profile)
-    assert plan[0].block_size == 32
+    assert plan[0].block_size == 128
     said = (
-        "CPU_ATTN takes no cache with 20 tokens in a block, which the profile asks for, and has 32"
+        "CPU_ATTN takes no cache with 20 tokens in a block, which the profile asks for, and has 128"
     )
     assert said in plan.notes
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "wanted"),
+    [
+        (256, {}, 256),
+        (256, {"block_size": 64}, 64),
+        (256, {"backend": (("*", "CPU_ATTN"),)}, 256),
+        (40, {}, 128),
+        (None, {}, 128),
+    ],
+)
+def test_a_decision_names_the_size_that_the_plan_has(
+    asked: int | None, options: dict[str, Any], wanted: int
+) -> None:
+    """What a selection says of pages and memory is what the library then lays out."""
+    here, spec, found = machine("zen3"), read_model(LLAMA), entry(asked)
+    profile = Profile(name="p", key=key_of(here, None), entries=(found,))
+    (decision,) = select_model(spec, here, load(), Options(**options), profile=profile)
+    assert decision.pick is not None
+    assert decision.pick.block_size == wanted == planned(found, **options).block_size

@@ -10,6 +10,7 @@ import msgspec
 from attnctl.layer import Layer
 from attnctl.profile.document import shape_of
 from attnctl.profile.merge import without
+from attnctl.profile.pick import Table
 from attnctl.profile.ranking import out_at, reordered
 from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile
@@ -35,6 +36,11 @@ class Order(msgspec.Struct, frozen=True):
 def is_timed(profile: Profile, layer: Layer) -> bool:
     """True where the profile holds timings of this layer's shape."""
     return _entry(profile, layer) is not None
+
+
+def block_asked(profile: Profile, layer: Layer, eligible: Sequence[str]) -> int | None:
+    """Tokens in a block of the cache that the picks of this layer's points ask for, if any."""
+    return Table(_entry(profile, layer), eligible).block_size
 
 
 def measured_order(
