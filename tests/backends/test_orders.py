@@ -173,7 +173,7 @@ def test_every_pick_says_that_its_kernel_is_planned_until_it_is_not() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "block"),
-    [(box.cuda(9), 16), (box.xpu(), 64), (box.cpu(), 32), (box.rocm("gfx1201"), 64)],
+    [(box.cuda(9), 16), (box.xpu(), 64), (box.cpu(), 128), (box.rocm("gfx1201"), 64)],
     ids=["FLASH_ATTN", "FLASH_ATTN on Intel", "CPU_ATTN", "ROCM_AITER_UNIFIED_ATTN"],
 )
 def test_the_cache_block_is_the_picked_backend_s(machine: Machine, block: int) -> None:
