@@ -39,6 +39,7 @@ from attnctl.profile.values import (
     Versions as Versions,
 )
 from attnctl.profile.values import (
+    Whole,
     check_day,
 )
 
@@ -49,8 +50,8 @@ class _Envelope(msgspec.Struct, kw_only=True):
     key: Key
     versions: Versions = Versions()
     measured: str = ""
-    memory_bytes: int | None = None
-    conditions: dict[str, int | float | str | bool] = {}
+    memory_bytes: Whole | None = None
+    conditions: dict[str, Whole | float | str | bool] = {}
     entries: list[msgspec.Raw] = []
 
     def __post_init__(self) -> None:

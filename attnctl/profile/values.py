@@ -11,6 +11,8 @@ ANY = "*"
 """A field of the key or a version that a profile leaves open: whatever is found fits it."""
 UNKNOWN = "unknown"
 """A version or a field of the key that could not be told: it equals nothing, itself included."""
+Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A number of 64 bits: what is larger would overflow where it is divided or shown."""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +24,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     vendor: str
     arch: str
     pci_id: str | None = None
-    unit_count: int | Literal["*"] | None = None
+    unit_count: Whole | Literal["*"] | None = None
 
     def __str__(self) -> str:
         count = self.unit_count
@@ -195,8 +197,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     versions: Versions = Versions()
     measured: str = ""
-    memory_bytes: int | None = None
-    conditions: dict[str, int | float | str | bool] = {}
+    memory_bytes: Whole | None = None
+    conditions: dict[str, Whole | float | str | bool] = {}
     entries: tuple[Entry, ...] = ()
 
 

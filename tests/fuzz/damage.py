@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 WORDS = (
@@ -32,7 +33,8 @@ def damaged(chance: random.Random, documents: Sequence[Any], names: Sequence[str
         places = places_in(document)
         if not places:
             break
-        chance.choice(CHANGES)(chance, places, documents, names)
+        with suppress(RecursionError):  # what is nested too deep to be copied stays as it is
+            chance.choice(CHANGES)(chance, places, documents, names)
     text = json.dumps(document, ensure_ascii=chance.random() < 0.5)
     data = text.encode("utf-8", "surrogatepass")
     if chance.random() < 0.2:

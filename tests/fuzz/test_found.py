@@ -106,3 +106,22 @@ def test_an_amount_beyond_any_memory_is_said() -> None:
     """A driver may say anything."""
     assert bytes_text(2**80) == "more than 1024 ZiB"
     assert bytes_text(2**40) == "1 TiB"
+
+
+@pytest.mark.parametrize("place", [("memory_bytes",), ("key", "unit_count"), ("conditions", "n")])
+def test_a_profile_of_numbers_beyond_64_bits_is_refused(
+    tmp_path: Path, place: tuple[str, ...]
+) -> None:
+    """They would overflow where they are shown."""
+    document = json.loads((ROOT / "profiles" / "tuned" / "zen3.json").read_text())
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = 10**400
+    (tmp_path / "profile.json").write_text(json.dumps(document))
+    for words in (("verify", "--machine", "zen3"), ("show",), ("validate",)):
+        path = str(tmp_path / "profile.json")
+        answer = run("profile", words[0], path, *words[1:])
+        assert (answer.code, answer.out) == (2, ""), words
+        assert answer.err.count("\n") == 1
+        assert "profile.json" in answer.err
