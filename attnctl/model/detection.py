@@ -75,8 +75,8 @@ DECODER_NAMES = Names(
 
 def read(config: Config) -> tuple[LayerGroup, ...]:
     """Reads the whole file: the text model inside some of them only names what to look for."""
-    root = config.root
-    return maskformer(root) if root.model_type == "maskformer" else read_detector(root)
+    keys = config.outermost({*DETECTORS, "maskformer"})
+    return maskformer(keys) if keys.model_type == "maskformer" else read_detector(keys)
 
 
 def read_detector(keys: Keys) -> tuple[LayerGroup, ...]:

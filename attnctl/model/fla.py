@@ -28,7 +28,7 @@ _TAPS = 4
 
 def read(config: Config) -> tuple[LayerGroup, ...]:
     """The recurrence on every layer that `attn.layers` does not name."""
-    text = config.text
+    text = config.innermost({*EXPANSIONS, "gated_deltanet"})
     state = _gated(text) if text.model_type == "gated_deltanet" else _plain(text)
     section = text.sub("attn")
     listed = section.wholes("layers") if section is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from attnctl.model.keys import Keys
@@ -39,6 +41,14 @@ class Config(msgspec.Struct, frozen=True):
     @property
     def model_type(self) -> str | None:
         return self.root.model_type
+
+    def outermost(self, types: Container[str]) -> Keys:
+        """The first level, from the root, whose model type is among these; else the root."""
+        return next((keys for keys in self.chain if keys.model_type in types), self.root)
+
+    def innermost(self, types: Container[str]) -> Keys:
+        """The last level whose model type is among these; else the text keys."""
+        return next((keys for keys in reversed(self.chain) if keys.model_type in types), self.text)
 
     def deeper(self, *names: str) -> Config:
         """The same config with the text keys taken from the first of `names` that is an object."""

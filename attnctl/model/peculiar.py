@@ -25,7 +25,8 @@ Groups = tuple[LayerGroup, ...]
 
 
 def read(config: Config) -> Groups:
-    groups = PECULIAR[config.text.model_type or ""](config.text)
+    keys = config.innermost(PECULIAR)
+    groups = PECULIAR[keys.model_type or ""](keys)
     return tuple(group for group in groups if group.layers)
 
 

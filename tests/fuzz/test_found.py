@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from attnctl.exits import InputError
+from attnctl.model import read_model
+from attnctl.model.detection import DETECTORS
+from attnctl.model.fla import EXPANSIONS
+from attnctl.model.pairs import PAIRS
+from attnctl.model.peculiar import PECULIAR
 from attnctl.render.amounts import bytes_text
 from tests.commands.running import LLAMA, run
 
@@ -125,3 +131,31 @@ def test_a_profile_of_numbers_beyond_64_bits_is_refused(
         assert (answer.code, answer.out) == (2, ""), words
         assert answer.err.count("\n") == 1
         assert "profile.json" in answer.err
+
+
+KINDS = {
+    "detection": (*DETECTORS, "maskformer"),
+    "peculiar": tuple(PECULIAR),
+    "linear": (*EXPANSIONS, "gated_deltanet"),
+    "pairs": tuple(PAIRS),
+}
+
+
+def answer_to(document: dict[str, Any]) -> str:
+    """The kinds of its layers, or the sentence that refuses it."""
+    try:
+        return ", ".join(group.kind for group in read_model(document).groups)
+    except InputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_family_is_read_at_the_level_that_names_it(kind: str) -> None:
+    """Inside of another model, or with another inside, it is what it is, or a sentence."""
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+    for name in KINDS[kind]:
+        for outer, inner in ((name, "llama"), (name, "zzz"), ("llava", name), ("zzz", name)):
+            section = {"model_type": inner, **sizes}
+            said = answer_to({"model_type": outer, **sizes, "text_config": section})
+            assert said, (outer, inner)
+            assert "\n" not in said
