@@ -111,7 +111,6 @@ def block_of(backend: Backend, layer: Layer, platform: str = "") -> int | None:
         return layer.block_size
     if backend.prefers_block is not None:
         return backend.prefers_block
-    units = backend.block_units(platform)
-    if not units or any(DEFAULT_BLOCK % unit == 0 for unit in units):
+    if backend.takes_block(DEFAULT_BLOCK, platform):
         return DEFAULT_BLOCK
-    return min(units)
+    return min(backend.block_units(platform))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Layer
@@ -40,14 +42,17 @@ def _same_cache(one: str, other: str, decision: Decision, registry: Registry) ->
     if group.is_ssm:
         return True
     size = decision.pick.block_size if decision.pick else None
-    lengths = widths(decision.op, group, group.num_kv_heads)
-    shapes = []
-    for name in (one, other):
-        try:
-            shapes.append(open_backend(name, registry).cache_shape(1, size, *lengths))
-        except (InputError, ImportError):
-            return False
-    return bool(shapes[0] == shapes[1])
+    shape = _shape(one, size, decision, registry)
+    return shape is not None and bool(shape == _shape(other, size, decision, registry))
+
+
+def _shape(name: str, size: int | None, decision: Decision, registry: Registry) -> Any:
+    """How a backend lays out one block of so many tokens; None: it cannot, or cannot be loaded."""
+    lengths = widths(decision.op, decision.group, decision.group.num_kv_heads)
+    try:
+        return open_backend(name, registry).cache_shape(1, size, *lengths)
+    except (InputError, ImportError):
+        return None
 
 
 def sized(
@@ -93,12 +98,7 @@ def _takes(name: str, size: int | None, decision: Decision, registry: Registry) 
     pick, group = decision.pick, decision.group
     if group.is_ssm or pick is None or size in (None, pick.block_size) or name == pick.name:
         return True
-    lengths = widths(decision.op, group, group.num_kv_heads)
-    try:
-        open_backend(name, registry).cache_shape(1, size, *lengths)
-    except (InputError, ImportError):
-        return False
-    return True
+    return _shape(name, size, decision, registry) is not None
 
 
 def block_of(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:

@@ -193,10 +193,9 @@ def _without_gpus(machine: Machine) -> Machine:
 
 def _paged_for(one: Case, backend: Backend, platform: str) -> Case:
     """The case with pages that the backend takes, where it leaves their size at the default."""
-    page, units = one.params.get("page"), backend.block_units(platform)
-    if page != DEFAULT_BLOCK or not units or any(DEFAULT_BLOCK % unit == 0 for unit in units):
+    if one.params.get("page") != DEFAULT_BLOCK or backend.takes_block(DEFAULT_BLOCK, platform):
         return one
-    return case_of(one.op, {**one.params, "page": min(units)})
+    return case_of(one.op, {**one.params, "page": min(backend.block_units(platform))})
 
 
 def _op(one: Case) -> str:

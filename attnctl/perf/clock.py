@@ -28,20 +28,20 @@ OVER_CACHE = 3
 
 def timing_of(runtime: Noting, device: str, cache_bytes: int) -> Timing | None:
     """Of the last computing call that a case made of the runtime; None where it made none."""
-    if runtime.last is None:
-        return None
-    # what launches it takes the host longer than many a kernel takes the device
-    return timed(runtime.last, device, cache_bytes, graph=True)
+    return None if runtime.last is None else timed(runtime.last, device, cache_bytes)
 
 
-def timed(call: partial[Any], device: str, cache_bytes: int, *, graph: bool) -> Timing:
-    """The median and the spread of a call's time. graph: as a CUDA graph, where it can be one."""
+def timed(call: partial[Any], device: str, cache_bytes: int) -> Timing:
+    """The median and the spread of a call's time, on a GPU as a graph where it can be one.
+
+    What launches it takes the host longer than many a kernel takes the device.
+    """
     import torch
 
     from attnctl.tune.measure.timing import sampler
 
     calls = copies(call, cache_bytes)
-    found = sampler(calls, torch.device(device), graph)
+    found = sampler(calls, torch.device(device), graph=True)
     times: list[float] = []
     begin = time.monotonic()
     while len(times) < ROUNDS:
