@@ -116,9 +116,9 @@ def _on_profiles_block(
     pick = decision.pick
     if profile is None or pick is None or pick.block_size is None or layer.block_size is not None:
         return decision
-    from attnctl.profile.order import block_asked
+    from attnctl.profile.order import cache_block
 
-    asked, backend = block_asked(profile, layer, eligible_names(decision)), registry.get(pick.name)
+    asked, backend = cache_block(profile, layer, eligible_names(decision)), registry.get(pick.name)
     if asked is None or backend is None or not backend.takes_block(asked, platform):
         return decision
     sized = msgspec.structs.replace(pick, block_size=asked)

@@ -10,8 +10,7 @@ import msgspec
 from attnctl.layer import Layer
 from attnctl.profile.document import shape_of
 from attnctl.profile.merge import without
-from attnctl.profile.pick import Table
-from attnctl.profile.ranking import out_at, reordered
+from attnctl.profile.ranking import block_asked, out_at, reordered
 from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile
 
@@ -38,9 +37,10 @@ def is_timed(profile: Profile, layer: Layer) -> bool:
     return _entry(profile, layer) is not None
 
 
-def block_asked(profile: Profile, layer: Layer, eligible: Sequence[str]) -> int | None:
-    """Tokens in a block of the cache that the picks of this layer's points ask for, if any."""
-    return Table(_entry(profile, layer), eligible).block_size
+def cache_block(profile: Profile, layer: Layer, eligible: Sequence[str]) -> int | None:
+    """Tokens in a block of the cache that this layer's timings ask for, if any do."""
+    entry = _entry(profile, layer)
+    return None if entry is None else block_asked(entry.points, eligible)
 
 
 def measured_order(

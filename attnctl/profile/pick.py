@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from attnctl.profile.ranking import default_us, out_at, reordered
+from attnctl.profile.ranking import block_asked, default_us, standing
 from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
@@ -25,8 +25,6 @@ DECODE_TOKENS = 8
 FAR = "no point within 4x of it was timed"
 NOT_TIMED = "the profile has no timings for layers of this shape"
 NOTHING = "no backend is eligible"
-BLOCK_SIZE = "block_size"
-"""The knob that is the cache's, which the caller lays out."""
 NO_KNOBS: Mapping[str, int | str | bool] = MappingProxyType({})
 
 
@@ -66,6 +64,7 @@ class Table:
         because = NOTHING if not eligible else NOT_TIMED if entry is None else FAR
         self.default = Pick(first, "", NO_KNOBS, "default", None, because)
         self.points: tuple[Pick, ...] = ()
+        self._timed, self._eligible = entry.points if entry is not None else (), eligible
         if entry is not None and eligible:
             picks = (pick_at(point, eligible, measured) for point in entry.points)
             self.points = tuple(pick for pick in picks if pick is not None)
@@ -73,17 +72,8 @@ class Table:
 
     @property
     def block_size(self) -> int | None:
-        """Tokens in a block of the cache that most of the weight of the timed points asks for.
-
-        One cache serves all points. None: the size that a backend has by itself.
-        """
-        weights: dict[int | None, float] = {}
-        for pick in self.points:
-            if pick.point is not None and pick.evidence == "measured":
-                asked = pick.knobs.get(BLOCK_SIZE)
-                size = asked if type(asked) is int else None
-                weights[size] = weights.get(size, 0.0) + pick.point.weight
-        return max(weights, key=weights.__getitem__, default=None)
+        """Tokens in a block of the cache, as attnctl.profile.ranking.block_asked finds them."""
+        return block_asked(self._timed, self._eligible)
 
     def pick(self, phase: str, batch: int, context: int, query: int = 1) -> Pick:
         """The pick of the nearest timed point in log space, within 4x on each axis; else default.
@@ -163,13 +153,9 @@ def pick_at(point: Point, eligible: Sequence[str], measured: str = "") -> Pick |
     A backend that was not timed keeps its place in the default order, and is then the pick where
     it stands first; one that was judged at this point and gave no time is passed over.
     """
-    out = out_at(point)
-    if out:
-        eligible = [name for name in eligible if name not in out]
-    times = {t.backend: t for t in point.timings if t.backend in eligible}
-    if not times:
+    names, times = standing(point, eligible)
+    if not names:
         return None
-    names = reordered(eligible, {name: timing.median_us for name, timing in times.items()})
     chosen = times.get(names[0])
     if chosen is None:
         because = f"first in the default order, and not timed at {point}"

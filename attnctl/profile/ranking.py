@@ -11,6 +11,8 @@ TIE = 1.02
 """Within 2 % the earlier backend of the default order keeps its place."""
 Z95 = 1.96
 """Standard errors to each side that hold 95 % of a normal distribution."""
+BLOCK_SIZE = "block_size"
+"""The knob that is the cache's, which the caller lays out."""
 MEDIAN_ERROR = 0.929
 """Standard error of a median of n, as a share of IQR / sqrt(n): 1.253 sigma, IQR = 1.349 sigma."""
 
@@ -48,6 +50,35 @@ def out_at(point: Point) -> frozenset[str]:
     """
     judged = {one.backend for one in point.rejected}
     return frozenset(judged - {timing.backend for timing in point.timings})
+
+
+def standing(point: Point, eligible: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Timing]]:
+    """The eligible backends as the timings of one point order them, and their timings there.
+
+    One that was not timed keeps its place in the default order; one that was judged at this point
+    and gave no time is passed over. Nothing where no eligible one was timed.
+    """
+    out = out_at(point)
+    kept = [name for name in eligible if name not in out] if out else eligible
+    times = {timing.backend: timing for timing in point.timings if timing.backend in kept}
+    if not times:
+        return (), times
+    return reordered(kept, {name: timing.median_us for name, timing in times.items()}), times
+
+
+def block_asked(points: Iterable[Point], eligible: Sequence[str]) -> int | None:
+    """Tokens in a block of the cache that most of the weight of the timed points asks for.
+
+    One cache serves all points. None: the size that a backend has by itself.
+    """
+    weights: dict[int | None, float] = {}
+    for point in points:
+        names, times = standing(point, eligible)
+        if names and names[0] in times:
+            asked = times[names[0]].knobs.get(BLOCK_SIZE)
+            size = asked if type(asked) is int else None
+            weights[size] = weights.get(size, 0.0) + point.weight
+    return max(weights, key=weights.__getitem__, default=None)
 
 
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:

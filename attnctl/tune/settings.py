@@ -20,7 +20,7 @@ import msgspec
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.nearest import did_you_mean
-from attnctl.profile.pick import BLOCK_SIZE as BLOCK_SIZE
+from attnctl.profile.ranking import BLOCK_SIZE as BLOCK_SIZE
 
 Knob: TypeAlias = "int | str | bool"
 Knobs: TypeAlias = "dict[str, int | str | bool]"
