@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
+from attnctl.kernels.triton.descriptors import based_on, box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
 from attnctl.kernels.triton.relaunch import new_counts
@@ -177,10 +179,18 @@ def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: i
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
+    blank = _blank_box(rows, columns, tensor.dtype)
+    return based_on(blank, tensor, shape=shape, strides=[stride, 1])
+
+
+@lru_cache(maxsize=64)
+def _blank_box(rows: int, columns: int, dtype: torch.dtype) -> Any:
+    """A descriptor of some tensor, whose own checks take longer than a launch."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    layout = box_layout(rows, columns, tensor.dtype)
-    return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
+    layout = box_layout(rows, columns, dtype)
+    some = torch.empty(rows, columns, dtype=dtype, device="meta")
+    return TensorDescriptor(some, [rows, columns], [columns, 1], [rows, columns], layout)
 
 
 def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -> dict[str, Any]:

@@ -15,11 +15,15 @@ import torch
 import triton
 from torch import Tensor
 
+from attnctl.kernels.triton.descriptors import based_on
 from attnctl.kernels.triton.launch import Launch
 
 FORMS = 512
 """Forms that are kept, a few kilobytes each: beyond it all are dropped. A decoding batch with exact
 bounds makes one a step."""
+
+PLAIN = (int, float, str)
+"""What an argument is that stays with its form; all others are tensors and descriptors of them."""
 
 Tensors = tuple[Tensor | None, ...]
 
@@ -161,9 +165,9 @@ def ready_of(launch: Launch, binary: Any, tensors: Tensors) -> Ready | None:
         return None
     plain, boxes = [], []
     for at, value in enumerate(values):
-        box = hasattr(value, "block_shape")
-        if not box and not isinstance(value, Tensor):
+        if value is None or isinstance(value, PLAIN):
             continue
+        box = not isinstance(value, Tensor)
         place = places.get(id(value.base if box else value))
         if place is None:
             return None
@@ -174,10 +178,3 @@ def ready_of(launch: Launch, binary: Any, tensors: Tensors) -> Ready | None:
             plain.append((at, place))
     first, second, third = (*launch.grid, 1, 1)[:3]
     return Ready(binary, (first, second, third), values, tuple(plain), tuple(boxes))
-
-
-def based_on(box: Any, base: Tensor | None) -> Any:
-    """A tensor descriptor over another tensor, unchecked: the form says that it is alike."""
-    made = object.__new__(type(box))
-    made.__dict__.update(box.__dict__, base=base)
-    return made
