@@ -24,7 +24,7 @@ from attnctl.kernels.triton.launch import (
 )
 from attnctl.kernels.triton.prefill import prefill_kernel
 from attnctl.kernels.triton.prefill_call import paged_launch
-from attnctl.kernels.triton.relaunch import Relaunches, Scratch, current_gpu, form_of
+from attnctl.kernels.triton.relaunch import Relaunches, Scratch, form_of
 from attnctl.kernels.triton.stand_in import meta_device
 
 if TYPE_CHECKING:
@@ -79,22 +79,21 @@ def paged_attention(
     longest = {"max_query_len": max_query_len, "max_seq_len": max_seq_len}
 
     def make(scratch: Scratch | None = None) -> list[Launch]:
-        ready = prepared or prepare(
-            query, key_cache, value_cache, seq_lens, **longest, knobs=knobs
-        )
+        ready = prepared or prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
         given = workspace
         if given is None and scratch is not None and (size := workspace_size(ready)):
             given = scratch.floats(size)
-        return launches(tensors, params, *ready, given, scratch and scratch.counts)
+        counts = None if scratch is None else scratch.counts
+        return launches(tensors, params, *ready, given, counts)
 
-    gpu = None if kept is None or params.prefix_ranges is not None else current_gpu(query)
-    if kept is None or gpu is None:
+    device = None if kept is None or params.prefix_ranges is not None else kept.place(query)
+    if kept is None or device is None:
         for kernel, grid, arguments, constants in make():
             kernel[grid](*arguments, **constants)
         return out
     numbers, others = _split(params)
     whole = (*tensors, workspace, *others)
-    bounds = (gpu, max_query_len, max_seq_len, knobs, prepared)
+    bounds = (device, max_query_len, max_seq_len, knobs, prepared)
     kept.run((*bounds, *numbers, *map(form_of, whole)), whole, make)
     return out
 

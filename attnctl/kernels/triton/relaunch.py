@@ -81,9 +81,21 @@ class Scratch:
 class Relaunches:
     """The launches kept for one runtime, and the counters of its persistent kernels."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = FORMS) -> None:
+        self._most = most
         self._known: dict[Hashable, Known] = {}
-        self._counts: dict[tuple[int, int], Tensor] = {}
+        self._counts: dict[Hashable, Tensor] = {}
+
+    def place(self, tensor: Tensor) -> int | None:
+        """The device that a form begins with; None where a tensor's launches are not kept.
+
+        They are for NVIDIA's current device. AMD's binaries depend on more than a form says (how
+        large a tensor's storage is).
+        """
+        if not tensor.is_cuda or torch.version.hip:
+            return None
+        index = tensor.get_device()
+        return index if index == torch.cuda.current_device() else None
 
     def run(
         self, form: Hashable, tensors: Tensors, make: Callable[[Scratch], list[Launch]]
@@ -104,15 +116,19 @@ class Relaunches:
                 one.run(whole)
             return
         launches = make(scratch)
-        binaries = [one.kernel[one.grid](*one.arguments, **one.constants) for one in launches]
+        binaries = [self.first(one) for one in launches]
         whole = (*tensors, scratch.workspace, scratch.counted)
         ready = [ready_of(*pair, whole) for pair in zip(launches, binaries, strict=True)]
         kept = tuple(one for one in ready if one is not None)
         if len(kept) == len(ready):
-            if len(self._known) >= FORMS:
+            if len(self._known) >= self._most:
                 self._known.clear()
             floats = 0 if scratch.workspace is None else scratch.workspace.numel()
             self._known[form] = Known(kept, floats, scratch.counted is not None)
+
+    def first(self, launch: Launch) -> Any:
+        """Runs a launch through Triton's own choice of a binary, which it gives."""
+        return launch.kernel[launch.grid](*launch.arguments, **launch.constants)
 
     def counts(self, device: torch.device) -> Tensor:
         """Two zeros [2] int32 on the device, which the kernel that gets them leaves as zeros.
@@ -120,13 +136,19 @@ class Relaunches:
         A stream runs one kernel at a time, so that its kernels share them. What a CUDA graph holds
         may be replayed beside any stream: it gets its own.
         """
-        if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        stream = self.stream(device)
+        if stream is None:
             return new_counts(device)
-        key = device.index, torch.cuda.current_stream(device).cuda_stream
-        found = self._counts.get(key)
+        found = self._counts.get(stream)
         if found is None:
-            found = self._counts[key] = new_counts(device)
+            found = self._counts[stream] = new_counts(device)
         return found
+
+    def stream(self, device: torch.device) -> Hashable:
+        """The device's current stream; None where it is captured, or not NVIDIA's."""
+        if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+            return None
+        return device.index, torch.cuda.current_stream(device).cuda_stream
 
 
 def new_counts(device: torch.device) -> Tensor:
@@ -139,17 +161,6 @@ def form_of(tensor: Tensor | None) -> Hashable:
     if tensor is None:
         return None
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.data_ptr() % 16
-
-
-def current_gpu(tensor: Tensor) -> int | None:
-    """The NVIDIA device that a tensor lies on, None where it is another or not the current one.
-
-    AMD's binaries depend on more than a form says (how large a tensor's storage is).
-    """
-    if not tensor.is_cuda or torch.version.hip:
-        return None
-    index = tensor.get_device()
-    return index if index == torch.cuda.current_device() else None
 
 
 def ready_of(launch: Launch, binary: Any, tensors: Tensors) -> Ready | None:
