@@ -21,10 +21,12 @@ from itertools import count
 from pathlib import Path
 
 import torch
+from mla_gpu import Prompt
 from paged_gpu import Batch
 from peers import load_fa3
 
 from attnctl.kernels.triton import paged_attention
+from attnctl.kernels.triton.mla_prefill import prefill_attend
 from attnctl.kernels.triton.runtime import TritonAttention
 from attnctl.ops.paged import Paged
 
@@ -36,6 +38,7 @@ SHAPES = (
     (64, 2048, 1),
     (16, 8192, 4),
 )
+LATENT = ((16, 512, 16), (8, 1024, 16), (16, 512, 128))
 LAYERS = 32
 GPU = torch.device("cuda", 0)
 
@@ -106,6 +109,23 @@ def times(rows):
         add(rows, "host us", row)
         del model
         torch.cuda.empty_cache()
+    latent_times(rows)
+
+
+def latent_times(rows):
+    """The uncompressed form of latent attention, sequences x tokens x heads."""
+    for shape in LATENT:
+        prompt = Prompt(*shape)
+        row = {"shape": "latent B{} S{} h{}".format(*shape), "same": host_us(attending(prompt))}
+        add(rows, "host us", row)
+
+
+def attending(prompt):
+    more = {"kept": prompt.kept} if hasattr(prompt, "kept") else {}
+    return lambda: prefill_attend(
+        prompt.query, prompt.keys, prompt.values, prompt.starts, prompt.metadata, prompt.scale,
+        causal=True, max_keys=prompt.length, **more,
+    )  # fmt: skip
 
 
 def step(rows):
@@ -157,6 +177,7 @@ def check(rows):
         *streams(),
         *graphs(),
         *unaligned(),
+        *latent(),
     ]
     assert Relaunches().place(torch.zeros(1, device=GPU)) == 0
     rows.append({"group": "check", "wrong": wrong})
@@ -266,6 +287,23 @@ def unaligned():
         batch.lengths = torch.cat([batch.lengths[:1], batch.lengths])[1:]
         if not torch.equal(outputs(batch, kept), outputs(batch, None)):
             yield f"unaligned lengths {shape}"
+
+
+def latent():
+    """Uncompressed latent attention through kept launches, over three prompts of one form."""
+    for shape in ((3, 700, 16), (2, 64, 16)):
+        kept = None
+        for seed in range(3):
+            torch.manual_seed(seed)
+            prompt = Prompt(*shape)
+            kept = prompt.kept = kept or prompt.kept
+            found = attending(prompt)()
+            prompt.kept = None
+            wanted = attending(prompt)()
+            if not all(torch.equal(*pair) for pair in zip(found, wanted, strict=True)):
+                yield f"latent {shape} {seed}"
+        if len(kept._known) != 1:
+            yield f"latent {shape}: {len(kept._known)} forms"
 
 
 def main():

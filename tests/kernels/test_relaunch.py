@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Hashable
 from typing import Any
 
 import msgspec
 import pytest
 import torch
-import triton
 from torch import Tensor
 
 from attnctl.kernels.triton import Knobs, paged_attention
 from attnctl.kernels.triton.call import launches, prepare
-from attnctl.kernels.triton.launch import Device, Launch, knobs_for
+from attnctl.kernels.triton.launch import Device, knobs_for
 from attnctl.kernels.triton.prefill_call import paged_launch
 from attnctl.kernels.triton.relaunch import Relaunches, form_of, ready_of
 from attnctl.kernels.triton.stand_in import standing_on
@@ -23,46 +21,9 @@ from attnctl.ops import paged as specification
 from attnctl.ops.paged import Paged
 
 from .batches import SMALL, Batch
+from .kept import Binary, Kept, same
 
 HOPPER = Device("sm_90", 132, 232448)
-
-
-class Binary(triton.compiler.CompiledKernel):
-    """What Triton gives of a launch: called with every argument in its place."""
-
-    def __init__(self, launch: Launch, log: list[Any], interpreted: bool) -> None:
-        self.launch, self.log, self.interpreted = launch, log, interpreted
-
-    def __getitem__(self, grid: Any) -> Any:
-        def run(*values: Any) -> None:
-            self.log.append((grid, values))
-            if self.interpreted:
-                self.launch.kernel[grid](*values)
-
-        return run
-
-
-class Kept(Relaunches):
-    """Launches kept on any device, each written down; run where Triton interprets them."""
-
-    def __init__(self, most: int = 512, interpreted: bool = True) -> None:
-        super().__init__(most)
-        self.made: list[Launch] = []
-        self.again: list[Any] = []
-        self.current: Hashable = None
-        self.interpreted = interpreted
-
-    def place(self, tensor: Tensor) -> int:
-        return 0
-
-    def stream(self, device: torch.device) -> Hashable:
-        return self.current
-
-    def first(self, launch: Launch) -> Any:
-        self.made.append(launch)
-        if self.interpreted:
-            launch.kernel[launch.grid](*launch.arguments, **launch.constants)
-        return Binary(launch, self.again, self.interpreted)
 
 
 def attend(batch: Batch, params: Paged, kept: Relaunches, knobs: Knobs = SMALL) -> Tensor:
@@ -210,19 +171,6 @@ def test_every_argument_of_a_kept_launch_is_that_of_a_new_one(
         named |= launch.constants
         for name, value in zip(launch.kernel.arg_names, values, strict=True):
             same(value, named[name], held)
-
-
-def same(found: Any, wanted: Any, held: set[int]) -> None:
-    """One argument; scratch memory is each call's own, of the same size."""
-    if isinstance(wanted, Tensor):
-        assert found is wanted or (id(wanted) not in held and form_of(found) == form_of(wanted))
-    elif hasattr(wanted, "block_shape"):
-        assert found.base is wanted.base
-        assert type(found) is type(wanted)
-        assert {**vars(found), "base": 0} == {**vars(wanted), "base": 0}
-    else:
-        assert found == wanted
-        assert type(found) is type(wanted)
 
 
 def test_hopper_prefill_gets_its_streams_counters_and_a_captured_one_its_own() -> None:
