@@ -141,6 +141,9 @@ class Relaunches:
             return new_counts(device)
         found = self._counts.get(stream)
         if found is None:
+            if len(self._counts) >= self._most:
+                # their memory goes back to their own streams, behind the kernels there
+                self._counts.clear()
             found = self._counts[stream] = new_counts(device)
         return found
 
