@@ -94,6 +94,17 @@ class Model:
             batch.query, cache, metadata or self.metadata, batch.params, batch.out
         )
 
+    def writing(self, cache):
+        """A call that stores the batch's new tokens."""
+        batch = self.batch
+        rows = batch.query.shape[0]
+        tokens = torch.randn(2, rows, batch.keys.shape[2], 128, device=GPU, dtype=torch.bfloat16)
+        metadata = self.runtime.build_metadata(
+            batch.starts, batch.lengths, batch.table, torch.randperm(rows, device=GPU),
+            max_query_len=batch.queries, max_seq_len=batch.length,
+        )  # fmt: skip
+        return lambda: self.runtime.write_cache(*tokens, cache, metadata, batch.params)
+
 
 def times(rows):
     fa3 = load_fa3()
@@ -104,6 +115,7 @@ def times(rows):
         row["same"] = host_us(lambda m=model: m.call(m.caches[0]))
         row["layers"] = host_us(lambda m=model, n=turn: m.call(m.caches[next(n) % 8]))
         row["new"] = host_us(lambda m=model, n=longer: m.call(m.caches[0], m.bounded(next(n))))
+        row["write"] = host_us(model.writing(model.caches[0]))
         if fa3 is not None:
             row["fa3"] = host_us(fa3(model.batch))
         add(rows, "host us", row)
@@ -178,6 +190,7 @@ def check(rows):
         *graphs(),
         *unaligned(),
         *latent(),
+        *writes(),
     ]
     assert Relaunches().place(torch.zeros(1, device=GPU)) == 0
     rows.append({"group": "check", "wrong": wrong})
@@ -304,6 +317,23 @@ def latent():
                 yield f"latent {shape} {seed}"
         if len(kept._known) != 1:
             yield f"latent {shape}: {len(kept._known)} forms"
+
+
+def writes():
+    """Writes of other tokens into other slots of another cache, by one runtime and by new ones."""
+    for shape in ((2, 512, 512), (16, 512, 1)):
+        one = Model(*shape, layers=0)
+        for seed in range(3):
+            torch.manual_seed(seed)
+            caches = []
+            for runtime in (one.runtime, TritonAttention("TRITON_ATTN")):
+                torch.manual_seed(seed)
+                model = Model(*shape, layers=1)
+                model.runtime = runtime
+                model.writing(model.caches[0])()
+                caches.append(model.caches[0])
+            if not torch.equal(*caches):
+                yield f"writes {shape} {seed}"
 
 
 def main():

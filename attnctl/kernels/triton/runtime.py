@@ -76,6 +76,7 @@ class TritonAttention(PackedCache):
             metadata.slot_mapping,
             params.k_scale,
             params.v_scale,
+            self._kept,
         )
 
     def forward(
