@@ -82,7 +82,7 @@ def paged_attention(
         ready = prepared or prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
         given = workspace
         if given is None and scratch is not None and (size := workspace_size(ready)):
-            given = scratch.floats(size)
+            given = scratch.empty(size)
         counts = None if scratch is None else scratch.counts
         return launches(tensors, params, *ready, given, counts)
 

@@ -53,7 +53,7 @@ class Known(NamedTuple):
     """A form's launches and the scratch memory that each call needs of its own."""
 
     launches: tuple[Ready, ...]
-    floats: int
+    shapes: tuple[torch.Size, ...]
     counted: bool
 
 
@@ -66,12 +66,13 @@ class Scratch:
     def __init__(self, device: torch.device, counts: Callable[[torch.device], Tensor]) -> None:
         self._device = device
         self._counts = counts
-        self.workspace: Tensor | None = None
+        self.made: list[Tensor] = []
         self.counted: Tensor | None = None
 
-    def floats(self, elements: int) -> Tensor:
-        self.workspace = torch.empty(elements, dtype=torch.float32, device=self._device)
-        return self.workspace
+    def empty(self, *shape: int) -> Tensor:
+        """float32, of the call's device."""
+        self.made.append(torch.empty(shape, dtype=torch.float32, device=self._device))
+        return self.made[-1]
 
     def counts(self) -> Tensor:
         self.counted = self._counts(self._device)
@@ -110,21 +111,21 @@ class Relaunches:
         scratch = Scratch(first.device, self.counts)
         known = self._known.get(form)
         if known is not None:
-            floats = scratch.floats(known.floats) if known.floats else None
-            whole = (*tensors, floats, scratch.counts() if known.counted else None)
+            made = [scratch.empty(*shape) for shape in known.shapes]
+            whole = (*tensors, scratch.counts() if known.counted else None, *made)
             for one in known.launches:
                 one.run(whole)
             return
         launches = make(scratch)
         binaries = [self.first(one) for one in launches]
-        whole = (*tensors, scratch.workspace, scratch.counted)
+        whole = (*tensors, scratch.counted, *scratch.made)
         ready = [ready_of(*pair, whole) for pair in zip(launches, binaries, strict=True)]
         kept = tuple(one for one in ready if one is not None)
         if len(kept) == len(ready):
             if len(self._known) >= self._most:
                 self._known.clear()
-            floats = 0 if scratch.workspace is None else scratch.workspace.numel()
-            self._known[form] = Known(kept, floats, scratch.counted is not None)
+            shapes = tuple(one.shape for one in scratch.made)
+            self._known[form] = Known(kept, shapes, scratch.counted is not None)
 
     def first(self, launch: Launch) -> Any:
         """Runs a launch through Triton's own choice of a binary, which it gives."""
