@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
-import torch
 import triton
 from torch import Tensor
 
@@ -14,18 +12,23 @@ from attnctl.kernels.triton.relaunch import Relaunches, form_of
 
 
 class Binary(triton.compiler.CompiledKernel):
-    """What Triton gives of a launch: called with every argument in its place."""
+    """What Triton gives of a launch, called with every argument in its place."""
+
+    function, packed_metadata = 3, (4, 1, 0)
 
     def __init__(self, launch: Launch, log: list[Any], interpreted: bool) -> None:
         self.launch, self.log, self.interpreted = launch, log, interpreted
 
-    def __getitem__(self, grid: Any) -> Any:
-        def run(*values: Any) -> None:
-            self.log.append((grid, values))
-            if self.interpreted:
-                self.launch.kernel[grid](*values)
+    def launch_metadata(self, grid: Any, stream: int, *arguments: Any) -> tuple[Any, int]:
+        return grid, stream
 
-        return run
+    def run(self, x: int, y: int, z: int, stream: int, *rest: Any) -> None:
+        function, packed, facts, before, after, *values = rest
+        assert (function, packed) == (self.function, self.packed_metadata)
+        assert facts is before is after is None
+        self.log.append(((x, y, z), tuple(values), stream))
+        if self.interpreted:
+            self.launch.kernel[x, y, z](*values)
 
 
 class Kept(Relaunches):
@@ -35,14 +38,17 @@ class Kept(Relaunches):
         super().__init__(most)
         self.made: list[Launch] = []
         self.again: list[Any] = []
-        self.current: Hashable = None
+        self.current: int | None = 7
         self.interpreted = interpreted
 
     def place(self, tensor: Tensor) -> int:
         return 0
 
-    def stream(self, device: torch.device) -> Hashable:
-        return self.current
+    def stream(self, index: int) -> int:
+        return self.current or 0
+
+    def captured(self) -> bool:
+        return self.current is None
 
     def first(self, launch: Launch) -> Any:
         self.made.append(launch)

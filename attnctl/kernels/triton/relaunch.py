@@ -8,45 +8,20 @@ another address is simply the one that is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import based_on
+from attnctl.kernels.triton.binary_call import Call, Encoder, call_of
 from attnctl.kernels.triton.launch import Launch
+from attnctl.kernels.triton.ready_launch import Ready, Tensors, ready_of
 
 FORMS = 512
 """Forms that are kept, a few kilobytes each: beyond it all are dropped. A decoding batch with exact
 bounds makes one a step."""
-
-PLAIN = (int, float, str)
-"""What an argument is that stays with its form; all others are tensors and descriptors of them."""
-
-Tensors = tuple[Tensor | None, ...]
-
-
-class Ready(NamedTuple):
-    """A launch whose binary is known. values: its arguments, None where a tensor goes.
-
-    tensors, boxes: argument and place among a call's tensors, and a descriptor without its tensor.
-    """
-
-    binary: Any
-    grid: tuple[int, int, int]
-    values: list[Any]
-    tensors: tuple[tuple[int, int], ...]
-    boxes: tuple[tuple[int, int, Any], ...]
-
-    def run(self, tensors: Tensors) -> None:
-        values = self.values.copy()
-        for at, place in self.tensors:
-            values[at] = tensors[place]
-        for at, place, box in self.boxes:
-            values[at] = based_on(box, tensors[place])
-        self.binary[self.grid](*values)
 
 
 class Known(NamedTuple):
@@ -58,10 +33,7 @@ class Known(NamedTuple):
 
 
 class Scratch:
-    """The memory that one call's launches pass on among themselves, and what of it was asked for.
-
-    counts: zeros [2] int32 that the kernel leaves as zeros.
-    """
+    """What one call's launches pass on among themselves, and what of it was asked for."""
 
     def __init__(self, device: torch.device, counts: Callable[[torch.device], Tensor]) -> None:
         self._device = device
@@ -75,6 +47,7 @@ class Scratch:
         return self.made[-1]
 
     def counts(self) -> Tensor:
+        """Zeros [2] int32, which the kernel that gets them leaves as zeros."""
         self.counted = self._counts(self._device)
         return self.counted
 
@@ -85,6 +58,7 @@ class Relaunches:
     def __init__(self, most: int = FORMS) -> None:
         self._most = most
         self._known: dict[Hashable, Known] = {}
+        self._encoders: dict[Hashable, Encoder] = {}
         self._counts: dict[Hashable, Tensor] = {}
 
     def place(self, tensor: Tensor) -> int | None:
@@ -108,28 +82,54 @@ class Relaunches:
         """
         first = tensors[0]
         assert first is not None
-        scratch = Scratch(first.device, self.counts)
         known = self._known.get(form)
-        if known is not None:
-            made = [scratch.empty(*shape) for shape in known.shapes]
-            whole = (*tensors, scratch.counts() if known.counted else None, *made)
-            for one in known.launches:
-                one.run(whole)
+        if known is None:
+            self._new(form, tensors, make, Scratch(first.device, self.counts))
             return
+        if known.shapes or known.counted:
+            scratch = Scratch(first.device, self.counts)
+            made = [scratch.empty(*shape) for shape in known.shapes]
+            tensors = (*tensors, scratch.counts() if known.counted else None, *made)
+        stream = self.stream(first.get_device())
+        for one in known.launches:
+            one.run(stream, tensors)
+
+    def _new(
+        self,
+        form: Hashable,
+        tensors: Tensors,
+        make: Callable[[Scratch], list[Launch]],
+        scratch: Scratch,
+    ) -> None:
         launches = make(scratch)
         binaries = [self.first(one) for one in launches]
         whole = (*tensors, scratch.counted, *scratch.made)
-        ready = [ready_of(*pair, whole) for pair in zip(launches, binaries, strict=True)]
+        pairs = zip(launches, binaries, strict=True)
+        ready = [ready_of(*pair, whole, self.call_of) for pair in pairs]
         kept = tuple(one for one in ready if one is not None)
-        if len(kept) == len(ready):
-            if len(self._known) >= self._most:
-                self._known.clear()
-            shapes = tuple(one.shape for one in scratch.made)
-            self._known[form] = Known(kept, shapes, scratch.counted is not None)
+        if len(kept) < len(ready):
+            return
+        if len(self._known) >= self._most:
+            self._known.clear()
+            self._encoders.clear()
+        shapes = tuple(one.shape for one in scratch.made)
+        self._known[form] = Known(kept, shapes, scratch.counted is not None)
 
     def first(self, launch: Launch) -> Any:
         """Runs a launch through Triton's own choice of a binary, which it gives."""
         return launch.kernel[launch.grid](*launch.arguments, **launch.constants)
+
+    def call_of(self, binary: Any, boxes: Sequence[Any]) -> Call:
+        """How the binary is called from now on."""
+        return call_of(binary, boxes, self._encoders)
+
+    def stream(self, index: int) -> int:
+        """The current stream of a device, as a driver names it."""
+        return int(triton.runtime.driver.active.get_current_stream(index))
+
+    def captured(self) -> bool:
+        """Whether what is launched goes into a CUDA graph."""
+        return bool(torch.cuda.is_current_stream_capturing())
 
     def counts(self, device: torch.device) -> Tensor:
         """Two zeros [2] int32 on the device, which the kernel that gets them leaves as zeros.
@@ -137,9 +137,9 @@ class Relaunches:
         A stream runs one kernel at a time, so that its kernels share them. What a CUDA graph holds
         may be replayed beside any stream: it gets its own.
         """
-        stream = self.stream(device)
-        if stream is None:
+        if self.captured():
             return new_counts(device)
+        stream = device, self.stream(device.index or 0)
         found = self._counts.get(stream)
         if found is None:
             if len(self._counts) >= self._most:
@@ -147,12 +147,6 @@ class Relaunches:
                 self._counts.clear()
             found = self._counts[stream] = new_counts(device)
         return found
-
-    def stream(self, device: torch.device) -> Hashable:
-        """The device's current stream; None where it is captured, or not NVIDIA's."""
-        if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
-            return None
-        return device.index, torch.cuda.current_stream(device).cuda_stream
 
 
 def new_counts(device: torch.device) -> Tensor:
@@ -165,31 +159,3 @@ def form_of(tensor: Tensor | None) -> Hashable:
     if tensor is None:
         return None
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.data_ptr() % 16
-
-
-def ready_of(launch: Launch, binary: Any, tensors: Tensors) -> Ready | None:
-    """A launch without its tensors; None where it holds others, or was interpreted."""
-    if not isinstance(binary, triton.compiler.CompiledKernel):
-        return None
-    names = launch.kernel.arg_names
-    given = dict(zip(names, launch.arguments, strict=False)) | launch.constants
-    values = [given[name] for name in names]
-    places = {id(one): place for place, one in enumerate(tensors) if one is not None}
-    if len(places) < sum(one is not None for one in tensors):
-        # one tensor in two places: which of them an argument is cannot be said
-        return None
-    plain, boxes = [], []
-    for at, value in enumerate(values):
-        if value is None or isinstance(value, PLAIN):
-            continue
-        box = not isinstance(value, Tensor)
-        place = places.get(id(value.base if box else value))
-        if place is None:
-            return None
-        values[at] = None
-        if box:
-            boxes.append((at, place, based_on(value, None)))
-        else:
-            plain.append((at, place))
-    first, second, third = (*launch.grid, 1, 1)[:3]
-    return Ready(binary, (first, second, third), values, tuple(plain), tuple(boxes))
