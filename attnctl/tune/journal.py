@@ -15,7 +15,9 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import reason
+from attnctl.json_text import UNREADABLE
 from attnctl.profile.document import Key, Versions
+from attnctl.profile.values import LONGEST_US, SHORTEST_US
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured
 
@@ -179,11 +181,21 @@ def _read(journal: Journal, file: IO[bytes], header: Header) -> None:
 def _entries(data: bytes, path: str) -> Iterator[Entry]:
     for number, line in enumerate(data.splitlines(), 1):
         try:
-            yield msgspec.json.decode(line, type=Entry)
-        except msgspec.MsgspecError as error:
+            entry: Entry = msgspec.json.decode(line, type=Entry)
+            _refuse_slips(entry)
+            yield entry
+        except (*UNREADABLE, ValueError) as error:
             raise InputError(
                 f"{path}: line {number} is damaged ({error}): delete the file and start again"
             ) from error
+
+
+def _refuse_slips(entry: Entry) -> None:
+    """ValueError: times that nothing takes, which no profile would hold."""
+    if isinstance(entry, MeasuredLine):
+        for one in entry.measured.finals:
+            if not SHORTEST_US <= one.median_us <= LONGEST_US:
+                raise ValueError(f"a time of {one.median_us} us")
 
 
 def _compare(begun: Header, here: Header, path: str) -> None:

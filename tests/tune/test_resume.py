@@ -180,6 +180,29 @@ def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     assert "line 2 is damaged" in refusal(output)
 
 
+NESTED = '{"type":"judged","candidate":"c","verdict":{"x":' + "[" * 100_000
+
+
+@pytest.mark.parametrize("line", [NESTED.encode(), b'{"type":"judged","candidate":"\xff"}'])
+def test_a_line_that_no_parser_takes_is_refused(tmp_path: Path, line: bytes) -> None:
+    """Brackets without an end, or bytes that are no text: the line is named, not a bug."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0] + line + b"\n" + b"".join(lines[1:]))
+    assert "line 2 is damaged" in refusal(output)
+
+
+def test_a_time_that_nothing_takes_is_refused(tmp_path: Path) -> None:
+    """It is found when the journal is read, not when the profile is made of it at the end."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    journal.write_bytes(journal.read_bytes().replace(b'"median_us":', b'"median_us":-', 1))
+    said = refusal(output)
+    assert "is damaged (a time of -" in said
+    assert said.endswith("delete the file and start again")
+
+
 @pytest.mark.parametrize("resume", [True, False])
 def test_two_runs_of_one_tune_do_not_share_a_journal(tmp_path: Path, resume: bool) -> None:
     """The second is told that the first is at work, and never to delete what that one writes."""
