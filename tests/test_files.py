@@ -126,7 +126,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(path: str, says: str)
 def test_a_name_that_leads_nowhere_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
     """A link to itself, or a name that is too long, is one sentence."""
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(InputError, match="cannot be written: .*; name another file"):
+    with pytest.raises(InputError, match=r"cannot be written: .*; name another file"):
         refuse_unwritable(str(tmp_path / name))
     assert [one.name for one in tmp_path.iterdir()] == ["loop"]
 
