@@ -14,6 +14,7 @@ from attnctl.profile.document import read_profile
 from attnctl.profile.places import folder, user_files
 from attnctl.profile.store import file_name, remove, save
 from attnctl.profile.values import ANY, Versions
+from attnctl.tune.store import store
 from tests.commands.running import ROOT
 from tests.profile.factory import GRID, profile
 
@@ -90,6 +91,21 @@ def test_an_unknown_version_is_never_kept(home: dict[str, str]) -> None:
     with pytest.raises(InputError, match=r"versions\.triton is unknown"):
         save(unknown, home)
     assert user_files(home) == ()
+
+
+def test_a_clock_that_was_set_back_keeps_what_a_tune_has_just_measured(
+    home: dict[str, str],
+) -> None:
+    """In the user's own profiles and in a file; an import goes by the days."""
+    before = profile(grid=GRID[:1])
+    after = profile(grid=GRID[:1], measured="2001-01-01", faster={"FLASH_ATTN": 0.1})
+    save(before, home)
+    assert read_profile(save(after, home)).entries[0].points[0].pick != "FLASH_ATTN"
+    assert read_profile(store(None, after, home)).entries[0].points[0].pick == "FLASH_ATTN"
+    output = f"{home['XDG_DATA_HOME']}/p.json"
+    store(output, before, home)
+    store(output, after, home)
+    assert read_profile(output).entries[0].points[0].pick == "FLASH_ATTN"
 
 
 def test_no_home_and_no_folder_that_can_be_written_are_said() -> None:
