@@ -67,16 +67,19 @@ def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[st
 
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:
-    """Deletes files of the user's profiles; InputError where one cannot be."""
+    """Deletes files of the user's profiles, all that can be; InputError where one cannot."""
     where = folder(environ)
     if not paths or where is None:
         return
+    left = []
     with _locked(where):
         for path in paths:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                raise InputError(f"{path} cannot be deleted: {reason(error)}") from error
+                left.append(f"{path} cannot be deleted: {reason(error)}")
+    if left:
+        raise InputError("; ".join(left))
 
 
 def refuse_unknown(profile: Profile) -> None:

@@ -63,3 +63,14 @@ def test_a_version_that_could_not_be_told_stays_so(document: Path, own: Path) ->
     (own / "x.json").write_bytes(document.read_bytes())
     found = run("profile", "export", "-", *ON)
     assert (found.code, found.out) == (2, "")
+
+
+def test_what_cannot_be_deleted_keeps_nothing_else(document: Path, own: Path) -> None:
+    """A folder of a profile's name is named; the others are deleted, and said to be."""
+    run("profile", "import", str(document))
+    (own / "a.json").mkdir()
+    (own / "z.json").symlink_to("z.json")
+    found = run("profile", "forget", "--all")
+    assert (found.code, found.out.count(": deleted\n")) == (2, 2)
+    assert found.err.endswith("a.json cannot be deleted: Is a directory\n")
+    assert [one.name for one in own.iterdir() if one.suffix == ".json"] == ["a.json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from attnctl.exits import InputError
 from attnctl.profile.document import read_profile
-from attnctl.profile.places import folder, user_files
+from attnctl.profile.places import folder, json_files, user_files
 from attnctl.profile.store import file_name, remove, save
 from attnctl.profile.values import ANY, Versions
 from attnctl.tune.store import store
@@ -106,6 +107,17 @@ def test_a_clock_that_was_set_back_keeps_what_a_tune_has_just_measured(
     store(output, before, home)
     store(output, after, home)
     assert read_profile(output).entries[0].points[0].pick == "FLASH_ATTN"
+
+
+def test_a_file_that_nobody_may_look_at_hides_no_other(tmp_path: Path) -> None:
+    """A link whose target cannot be asked for is among the files; who reads it hears why."""
+    for name in ("a.json", "loop.json"):
+        (tmp_path / name).symlink_to(name)
+    (tmp_path / "b.json").write_bytes(b"{}")
+    (tmp_path / "c.json").symlink_to("x" * 300)
+    os.mkfifo(tmp_path / "pipe.json")
+    names = ["a.json", "b.json", "c.json", "loop.json"]
+    assert [path.name for path in json_files(tmp_path)] == names
 
 
 def test_no_home_and_no_folder_that_can_be_written_are_said() -> None:
