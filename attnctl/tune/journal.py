@@ -15,7 +15,9 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import reason
+from attnctl.json_text import UNREADABLE
 from attnctl.profile.document import Key, Versions
+from attnctl.profile.values import LONGEST_US, SHORTEST_US
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured
 
@@ -48,11 +50,15 @@ Entry = Header | JudgedLine | MeasuredLine
 
 
 class Journal:
-    """An open journal with what it already holds. One process at a time may write it."""
+    """An open journal with what it already holds. One process at a time may write it.
+
+    begun: this run made it.
+    """
 
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self.path = path
         self._file = file
+        self.begun = False
         self.verdicts: dict[str, Verdict] = {}
         self.measured: dict[str, Measured] = {}
 
@@ -92,9 +98,11 @@ def journal_path(output: str, tasks: str) -> str:
 
 
 def open_journal(path: str, header: Header, resume: bool) -> Journal:
-    """A new journal, or the one that is there. InputError: the wrong one of the two, or another's.
+    """The journal that is there, if this run is to go on from it, or a new one.
 
-    header: what this run's times would hold for; an old journal's must say the same.
+    A run that was killed before it had a journal left nothing to go on from: it begins anew.
+    header: what this run's times would hold for; an old journal's must say the same. InputError:
+    it does not, one is there and nobody said to go on from it, or there are only those of others.
     """
     there = os.path.exists(path)  # noqa: PTH110
     if there and not resume:
@@ -103,10 +111,7 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
             f"{path} is there, from a tune that did not end: go on with --resume, or delete it"
         )
     if resume and not there:
-        raise InputError(
-            f"--resume: {path} is not there: no tune of this model and workload was interrupted; "
-            "start it without --resume"
-        )
+        _refuse_others(path)
     try:
         file = open(path, "a+b")  # noqa: PTH123, SIM115
     except OSError as error:
@@ -124,8 +129,25 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
     return journal
 
 
+def _refuse_others(path: str) -> None:
+    """InputError: what was interrupted is another model's tune, or another workload's."""
+    folder, name = os.path.split(path)
+    stem = name.rsplit(".", 2)[0]
+    try:
+        names = os.listdir(folder or ".")  # noqa: PTH208
+    except OSError:
+        return
+    found = sorted(one for one in names if one.startswith(f"{stem}.") and one.endswith(".journal"))
+    if found:
+        raise InputError(
+            f"--resume: {path} is not there: no tune of this model and workload was interrupted, "
+            f"but the one of {found[0]}; start this one without --resume"
+        )
+
+
 def _begin(journal: Journal, header: Header) -> None:
     """Writes the first line; where the disk takes none, there is no journal."""
+    journal.begun = True
     try:
         journal._append(header, sync=True)
     except InputError:
@@ -179,11 +201,21 @@ def _read(journal: Journal, file: IO[bytes], header: Header) -> None:
 def _entries(data: bytes, path: str) -> Iterator[Entry]:
     for number, line in enumerate(data.splitlines(), 1):
         try:
-            yield msgspec.json.decode(line, type=Entry)
-        except msgspec.MsgspecError as error:
+            entry: Entry = msgspec.json.decode(line, type=Entry)
+            _refuse_slips(entry)
+            yield entry
+        except (*UNREADABLE, ValueError) as error:
             raise InputError(
                 f"{path}: line {number} is damaged ({error}): delete the file and start again"
             ) from error
+
+
+def _refuse_slips(entry: Entry) -> None:
+    """ValueError: times that nothing takes, which no profile would hold."""
+    if isinstance(entry, MeasuredLine):
+        for one in entry.measured.finals:
+            if not SHORTEST_US <= one.median_us <= LONGEST_US:
+                raise ValueError(f"a time of {one.median_us} us")
 
 
 def _compare(begun: Header, here: Header, path: str) -> None:

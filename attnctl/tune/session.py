@@ -118,7 +118,21 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
         profile,
         output=output,
         seconds=time.monotonic() - begin,
-        notes=(*plan.notes, *_overrun(request.budget_s, spent_s)),
+        notes=(
+            *plan.notes,
+            *_anew(request.resume and journal.begun, path),
+            *_overrun(request.budget_s, spent_s),
+        ),
+    )
+
+
+def _anew(anew: bool, path: str) -> tuple[str, ...]:
+    """A sentence where there was nothing to go on from."""
+    if not anew:
+        return ()
+    return (
+        f"--resume: {path} was not there, since no tune of this model and workload was interrupted "
+        "after its start: it began anew",
     )
 
 

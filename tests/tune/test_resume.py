@@ -126,7 +126,7 @@ def test_another_machine_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_model_or_workload_has_no_journal(tmp_path: Path) -> None:
-    """Its journal would have another name."""
+    """Its journal would have another name, and the one that is there is named."""
     output = tmp_path / "p.json"
     begun(output)
     assert "no tune of this model and workload was interrupted" in refusal(
@@ -156,9 +156,20 @@ def test_a_new_tune_does_not_overwrite_a_journal(tmp_path: Path) -> None:
         tune(request(output), Silent(), FakeBench())
 
 
-def test_nothing_to_resume_is_refused(tmp_path: Path) -> None:
-    """--resume without a journal names what is missing."""
-    assert "is not there" in refusal(tmp_path / "p.json")
+def test_a_tune_that_was_killed_before_its_first_line_begins_anew(tmp_path: Path) -> None:
+    """--resume without a journal, as after a kill in the first second, does the whole and says so.
+
+    One that goes on from a journal says nothing of the kind.
+    """
+    output = tmp_path / "p.json"
+    report = tune(request(output, resume=True), Silent(), FakeBench())
+    assert [note for note in report.notes if "it began anew" in note]
+    whole = output.read_bytes()
+    output.unlink()
+    begun(output)
+    report = tune(request(output, resume=True), Silent(), FakeBench())
+    assert not [note for note in report.notes if "anew" in note]
+    assert output.read_bytes() == whole
 
 
 def test_a_journal_of_another_schema_says_what_to_do(tmp_path: Path) -> None:
@@ -178,6 +189,29 @@ def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(lines[0] + b"nonsense\n" + b"".join(lines[1:]))
     assert "line 2 is damaged" in refusal(output)
+
+
+NESTED = '{"type":"judged","candidate":"c","verdict":{"x":' + "[" * 100_000
+
+
+@pytest.mark.parametrize("line", [NESTED.encode(), b'{"type":"judged","candidate":"\xff"}'])
+def test_a_line_that_no_parser_takes_is_refused(tmp_path: Path, line: bytes) -> None:
+    """Brackets without an end, or bytes that are no text: the line is named, not a bug."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(lines[0] + line + b"\n" + b"".join(lines[1:]))
+    assert "line 2 is damaged" in refusal(output)
+
+
+def test_a_time_that_nothing_takes_is_refused(tmp_path: Path) -> None:
+    """It is found when the journal is read, not when the profile is made of it at the end."""
+    output = tmp_path / "p.json"
+    journal = begun(output)
+    journal.write_bytes(journal.read_bytes().replace(b'"median_us":', b'"median_us":-', 1))
+    said = refusal(output)
+    assert "is damaged (a time of -" in said
+    assert said.endswith("delete the file and start again")
 
 
 @pytest.mark.parametrize("resume", [True, False])
