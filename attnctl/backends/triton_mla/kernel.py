@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -13,6 +14,7 @@ from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
 from attnctl.kernels.triton.mla_prefill import prefill_attend
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
@@ -27,12 +29,12 @@ class TritonMla(DenseLatent):
 
     name = "TRITON_MLA"
     _store = staticmethod(scatter_rows)
-    _attend = staticmethod(prefill_attend)
     _merge = merge_states = staticmethod(merge_states)
 
     def __init__(self, knobs: LatentKnobs = USUAL) -> None:
         super().__init__()
         self._knobs = knobs
+        self._attend = partial(prefill_attend, kept=Relaunches())
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Every launch that fits the device, the default first."""
