@@ -19,6 +19,7 @@ from attnctl.tune.journal import journal_path
 from attnctl.tune.session import tune
 from tests.commands.running import ROOT
 from tests.tune.fake import POINTS, FakeBench, Silent, machine, request
+from tests.tune.interrupted import begun, refusal
 
 
 def slow(output: Path, log: Path, resume: bool) -> subprocess.Popen[str]:
@@ -67,19 +68,6 @@ def test_a_tune_killed_at_any_moment_loses_no_finished_point(tmp_path: Path, see
     assert not any(tmp_path.glob("*.journal"))
 
 
-def begun(output: Path) -> Path:
-    """A journal of a tune that was interrupted after its first point."""
-
-    class Stop(Silent):
-        def step(self, step: Any) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tune(request(output), Stop(), FakeBench())
-    (journal,) = output.parent.glob(f"{output.name}.*.journal")
-    return journal
-
-
 def test_a_line_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
     """Half of the last line, at any byte of it: what stands before it counts."""
     output = tmp_path / "p.json"
@@ -102,14 +90,6 @@ def test_finished_points_and_verdicts_are_not_asked_for_again(tmp_path: Path) ->
     tune(request(output, resume=True), watcher, bench)
     assert [step.done for step in watcher.steps] == [2, 3]
     assert len(bench.judged) == 22  # prefill alone: 21 settings of one backend, one of the other
-
-
-def refusal(output: Path, **more: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        tune(request(output, resume=True, **more), Silent(), more.pop("bench", FakeBench()))
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
 
 
 def test_another_machine_is_refused(tmp_path: Path) -> None:
@@ -170,48 +150,6 @@ def test_a_tune_that_was_killed_before_its_first_line_begins_anew(tmp_path: Path
     report = tune(request(output, resume=True), Silent(), FakeBench())
     assert not [note for note in report.notes if "anew" in note]
     assert output.read_bytes() == whole
-
-
-def test_a_journal_of_another_schema_says_what_to_do(tmp_path: Path) -> None:
-    """Another attnctl began it, and that one can end it."""
-    output = tmp_path / "p.json"
-    journal = begun(output)
-    journal.write_bytes(journal.read_bytes().replace(b"attnctl.journal/1", b"attnctl.journal/7"))
-    said = refusal(output)
-    assert "its schema is attnctl.journal/7" in said
-    assert said.endswith("resume it with the attnctl that began it, or delete it")
-
-
-def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
-    """A line in the middle that is no JSON: somebody edited the file."""
-    output = tmp_path / "p.json"
-    journal = begun(output)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(lines[0] + b"nonsense\n" + b"".join(lines[1:]))
-    assert "line 2 is damaged" in refusal(output)
-
-
-NESTED = '{"type":"judged","candidate":"c","verdict":{"x":' + "[" * 100_000
-
-
-@pytest.mark.parametrize("line", [NESTED.encode(), b'{"type":"judged","candidate":"\xff"}'])
-def test_a_line_that_no_parser_takes_is_refused(tmp_path: Path, line: bytes) -> None:
-    """Brackets without an end, or bytes that are no text: the line is named, not a bug."""
-    output = tmp_path / "p.json"
-    journal = begun(output)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(lines[0] + line + b"\n" + b"".join(lines[1:]))
-    assert "line 2 is damaged" in refusal(output)
-
-
-def test_a_time_that_nothing_takes_is_refused(tmp_path: Path) -> None:
-    """It is found when the journal is read, not when the profile is made of it at the end."""
-    output = tmp_path / "p.json"
-    journal = begun(output)
-    journal.write_bytes(journal.read_bytes().replace(b'"median_us":', b'"median_us":-', 1))
-    said = refusal(output)
-    assert "is damaged (a time of -" in said
-    assert said.endswith("delete the file and start again")
 
 
 @pytest.mark.parametrize("resume", [True, False])
