@@ -123,9 +123,9 @@ def exhaust(task, bench, judge, table, end):
     for start in range(0, len(listed), 32):
         if time.monotonic() > end:
             return None
-        times, faults = bench.time(task.work, listed[start : start + 32], FIRST_ROUNDS)
-        first |= {key: median(found) for key, found in times.items() if found}
-        for key in faults:
+        found = bench.time(task.work, listed[start : start + 32], FIRST_ROUNDS)
+        first |= {key: median(times) for key, times in found.times_us.items() if times}
+        for key in found.faults:
             everything.pop(key, None)
     ranked = sorted(first, key=first.__getitem__)
     alike = [key for key in ranked if everything[key].page == chosen.page]
@@ -162,7 +162,7 @@ def exhaust(task, bench, judge, table, end):
 
 def _last_times(task, bench, last, chosen):
     """The times of the last rounds, run again until the pick's and the fastest's are well known."""
-    times = bench.time(task.work, last, LAST_ROUNDS)[0]
+    times = bench.time(task.work, last, LAST_ROUNDS).times_us
     for _ in range(AGAIN):
         level = levelled(times)
         told = [one for key, one in level.items() if key == chosen]
@@ -170,7 +170,7 @@ def _last_times(task, bench, last, chosen):
         # each half of the rounds tells by itself
         if all(error_us(_spread(one), len(one) / 2) <= QUIET * median(one) for one in told):
             break
-        more = bench.time(task.work, last, LAST_ROUNDS)[0]
+        more = bench.time(task.work, last, LAST_ROUNDS).times_us
         times = {key: found + more[key] for key, found in times.items() if key in more}
     return times
 
@@ -345,7 +345,7 @@ def write(arguments, rows):
 
 def ratio_of(bench, work, first, second):
     """The second's time over the first's, from pairs of samples that were taken together."""
-    times, _ = bench.time(work, [first, second], PAIRS)
+    times = bench.time(work, [first, second], PAIRS).times_us
     pairs = zip(times[second.key], times[first.key], strict=True)
     return median(later / earlier for later, earlier in pairs)
 

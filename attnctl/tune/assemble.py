@@ -134,4 +134,6 @@ def _timing(backend: str, found: Measured, page: int | None) -> Timing | None:
         kernel=best.kernel,
         default_us=default,
         tried=found.tried.get(backend, 1),
+        clock=best.clock,
+        host_us=best.host_us if best.host_us > best.median_us else None,
     )

@@ -22,7 +22,10 @@ OTHER_PAGE = "its size of the cache's blocks lost at other points"
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate's times. place: its setting's among those of its backend, 0 is the default."""
+    """A candidate's times. place: its setting's among those of its backend, 0 is the default.
+
+    clock, host_us: as a profile's Timing has them.
+    """
 
     backend: str
     place: int
@@ -32,6 +35,8 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     median_us: float
     iqr_us: float
     runs: int
+    clock: str = ""
+    host_us: float = 0.0
 
 
 class Out(msgspec.Struct, frozen=True, kw_only=True):

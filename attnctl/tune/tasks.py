@@ -12,7 +12,7 @@ from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.profile.document import Shape, shape_of
-from attnctl.registry import Registry
+from attnctl.registry import Registry, is_made_of
 from attnctl.requirements.packages import lack_of_torch
 from attnctl.select import block_of, select, subject_of
 from attnctl.tune.amounts import amounts
@@ -41,7 +41,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if self.fixed or not self.page:
             return False
-        return not self.units or any(page % unit == 0 for unit in self.units)
+        return is_made_of(page, self.units)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from attnctl.machine import Machine
 from attnctl.machines import load as load_machine
 from attnctl.model import read_model
 from attnctl.registry import load
-from attnctl.tune.exchange import Candidate, Site, Verdict
+from attnctl.tune.exchange import Candidate, Site, Times, Verdict
 from attnctl.tune.run import Step
 from attnctl.tune.session import Request
 from attnctl.tune.settings import Effort, Knobs, Setting, Work
@@ -85,9 +85,7 @@ class FakeBench:
             self.judged.append(one.key)
             yield one, self._faults.get(one.key, Verdict())
 
-    def time(
-        self, work: Work, candidates: Sequence[Candidate], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
+    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> Times:
         times: dict[str, list[float]] = {}
         faults: dict[str, Verdict] = {}
         for one in candidates:
@@ -96,7 +94,7 @@ class FakeBench:
                 faults[one.key] = self._late[one.key]
             else:
                 times[one.key] = [self._sample(work, one) for _ in range(rounds)]
-        return times, faults
+        return Times(times, faults)
 
     def _sample(self, work: Work, one: Candidate) -> float:
         return self._cost(work, one) * (1 + self._random.uniform(0, self._noise))
