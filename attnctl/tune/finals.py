@@ -53,11 +53,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is kept of one point. tried: backend -> settings that were timed.
 
     pages: sizes of the cache's blocks that were raced here, each with settings of its own.
+    dropped: candidates that were slower in the first rounds, with the times of those.
     """
 
     shape_key: str
     load: Load
     finals: tuple[Final, ...]
+    dropped: tuple[Final, ...] = ()
     out: tuple[Out, ...] = ()
     tried: dict[str, int] = {}
     pages: tuple[int, ...] = ()

@@ -147,11 +147,22 @@ class Race:
 
     def finals(self) -> list[Final]:
         """The last candidates' times, backend by backend in the order of their settings."""
-        order = {rival.backend: place for place, rival in enumerate(self._task.rivals)}
-        kept = [one for one in self._kept if one.key in self._times]
-        kept.sort(key=lambda one: (order[one.candidate.backend], one.place))
         # one that was far behind keeps the times of its first rounds
-        return [self._final(one, self._last.get(one.key) or self._times[one.key]) for one in kept]
+        return [
+            self._final(one, self._last.get(one.key) or self._times[one.key])
+            for one in self._sorted(self._kept)
+        ]
+
+    def dropped(self) -> list[Final]:
+        """The others' times, which are of few rounds, in the same order."""
+        last = {one.key for one in self._kept}
+        others = [one for one in self._alive() if one.key not in last]
+        return [self._final(one, self._times[one.key]) for one in self._sorted(others)]
+
+    def _sorted(self, entrants: Iterable[Entrant]) -> list[Entrant]:
+        order = {rival.backend: place for place, rival in enumerate(self._task.rivals)}
+        timed = [one for one in entrants if one.key in self._times]
+        return sorted(timed, key=lambda one: (order[one.candidate.backend], one.place))
 
     def _final(self, one: Entrant, times: list[float]) -> Final:
         candidate = one.candidate

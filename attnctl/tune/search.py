@@ -98,6 +98,7 @@ def tune_point(
         shape_key=task.shape_key,
         load=task.load,
         finals=tuple(race.finals()),
+        dropped=tuple(race.dropped()),
         out=tuple(sorted(out + race.out, key=_sorting)),
         tried=race.tried(),
         pages=tuple(raced) if page is None else (page,),

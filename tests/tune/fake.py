@@ -42,7 +42,8 @@ class FakeBench:
     """A Bench of one knobbed backend and others with their defaults alone.
 
     cost: the true time in microseconds. noise: its spread in each sample. faults: candidate key ->
-    what judging it gives; late: what timing it gives. host_us: of a launch. timed, judged: what was asked, in order.
+    what judging it gives; late: what timing it gives. host_us: of a launch. timed, judged: what was
+    asked, in order.
     """
 
     def __init__(
