@@ -131,7 +131,8 @@ def exhaust(task, bench, judge, table, end):
     alike = [key for key in ranked if everything[key].page == chosen.page]
     finalists = dict.fromkeys((*ranked[:LAST], *alike[:ALIKE], chosen.key, default.key))
     last = [everything[key] for key in finalists if key in everything]
-    times = levelled(_last_times(task, bench, last, chosen.key))
+    taken = _last_times(task, bench, last, chosen.key)
+    times = levelled(taken.times_us)
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -156,14 +157,19 @@ def exhaust(task, bench, judge, table, end):
         "same_page_us": final[same],
         "default": default.key,
         "default_us": final.get(default.key),
+        "clock": taken.clocks.get(chosen.key, ""),
+        # of a launch, where a queue hid it; what takes the host longer than the GPU waits for it
+        "pick_host_us": taken.host_us.get(chosen.key),
+        "best_host_us": taken.host_us.get(best),
         "seconds": round(time.monotonic() - begin, 2),
     }
 
 
 def _last_times(task, bench, last, chosen):
     """The times of the last rounds, run again until the pick's and the fastest's are well known."""
-    times = bench.time(task.work, last, LAST_ROUNDS).times_us
+    found = bench.time(task.work, last, LAST_ROUNDS)
     for _ in range(AGAIN):
+        times = found.times_us
         level = levelled(times)
         told = [one for key, one in level.items() if key == chosen]
         told.append(min(level.values(), key=median))
@@ -171,8 +177,9 @@ def _last_times(task, bench, last, chosen):
         if all(error_us(_spread(one), len(one) / 2) <= QUIET * median(one) for one in told):
             break
         more = bench.time(task.work, last, LAST_ROUNDS).times_us
-        times = {key: found + more[key] for key, found in times.items() if key in more}
-    return times
+        both = {key: one + more[key] for key, one in times.items() if key in more}
+        found = msgspec.structs.replace(found, times_us=both)
+    return found
 
 
 def _spread(times):

@@ -39,7 +39,7 @@ from attnctl.tune.session import Request, _jobs, _place, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
-AHEAD = "ahead.jsonl"
+AHEAD, TIMES = "ahead.jsonl", "times.jsonl"
 
 
 class Run:
@@ -229,6 +229,7 @@ def main():
         run.bench = AheadBench(bench, place, arguments.most)
         run.say(f"{msgspec.json.encode(run.bench.site()).decode()}; {arguments.jobs} jobs")
         run.bench.remember(run.folder / AHEAD)
+        run.bench.log = run.folder / TIMES
         for stage in arguments.stages.split(","):
             STAGES[stage](run)
             run.say(f"{stage} is done")
