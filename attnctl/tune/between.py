@@ -1,4 +1,4 @@
-"""Which setting of a backend stands for a point: the one that serves it and what lies around. No torch.
+"""Which setting of a backend stands for a point: what serves it and its neighbours best. No torch.
 
 A profile's point is used for every batch that is nearer to it than to another. How well a launch
 fills a device depends on the exact batch, so that a setting may be the fastest at a point and lose
@@ -32,15 +32,15 @@ class Around:
     """The times of one layer shape's points on one size of the cache's blocks."""
 
     def __init__(self, points: Sequence[Measured], page: int | None) -> None:
-        self._points = {id(one): one for one in points}
-        self._costs = {id(one): _costs([*one.finals, *one.dropped], page) for one in points}
+        self._loads = [one.load for one in points]
+        self._costs = [_costs([*one.finals, *one.dropped], page) for one in points]
 
-    def winner(self, point: Measured, backend: str) -> Final | None:
-        """The setting that the backend is given there; None where it has no time."""
-        here = self._costs[id(point)].get(backend)
+    def winner(self, place: int, backend: str) -> Final | None:
+        """The setting that a backend is given at one of the points; None where it has no time."""
+        here = self._costs[place].get(backend)
         if not here:
             return None
-        weights = self._weights(point)
+        weights = self._weights(place)
         scores = {key: self._score(backend, key, weights) for key in here}
         least = min(scores, key=lambda key: scores[key][0])
 
@@ -61,13 +61,14 @@ class Around:
                 square += (weight * error) ** 2
         return mean / total, math.sqrt(square) / total
 
-    def _weights(self, point: Measured) -> list[tuple[int, float]]:
-        found = []
-        for place, one in self._points.items():
-            far = octaves(point.load, one.load)
-            if far <= FAR:
-                found.append((place, math.exp(-((far / NEAR) ** 2))))
-        return found
+    def _weights(self, place: int) -> list[tuple[int, float]]:
+        """The points that count, itself among them, and how much."""
+        far = [octaves(self._loads[place], load) for load in self._loads]
+        return [
+            (other, math.exp(-((apart / NEAR) ** 2)))
+            for other, apart in enumerate(far)
+            if apart <= FAR
+        ]
 
 
 def octaves(one: Load, other: Load) -> float:
