@@ -1,9 +1,8 @@
 """Which setting of a backend stands for a point: what serves it and its neighbours best. No torch.
 
 A profile's point is used for every batch that is nearer to it than to another. How well a launch
-fills a device depends on the exact batch, so that a setting may be the fastest at a point and lose
-at the next: of those that were timed here the one is kept that costs least over this point and its
-neighbours, each weighted by how near it is.
+fills a device depends on the exact batch, so that what is fastest at a point may lose beside it: of
+those that are within the tie here the one is taken that costs least around.
 """
 
 from __future__ import annotations
@@ -11,21 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from attnctl.tune.finals import SURE, Final, Measured
-from attnctl.tune.noise import error_us
+from attnctl.tune.finals import Final, Measured, tied
 from attnctl.tune.workload import Load
 
-NEAR = 0.7
+NEAR = 1.0
 """Octaves at which a neighbour counts 1/e of the point itself."""
 
-FAR = 1.6
+FAR = 2.5
 """Octaves beyond which it does not count."""
-
-CLOSE = math.log(1.01)
-"""The logarithm within which the earlier setting is kept."""
-
-Cost = tuple[float, float]
-"""How much longer a setting takes than the backend's fastest, as a logarithm, and its error."""
 
 
 class Around:
@@ -33,33 +25,31 @@ class Around:
 
     def __init__(self, points: Sequence[Measured], page: int | None) -> None:
         self._loads = [one.load for one in points]
+        self._finals = [_by_backend(one.finals, page) for one in points]
         self._costs = [_costs([*one.finals, *one.dropped], page) for one in points]
 
     def winner(self, place: int, backend: str) -> Final | None:
-        """The setting that a backend is given at one of the points; None where it has no time."""
-        here = self._costs[place].get(backend)
-        if not here:
-            return None
+        """The setting that a backend is given at one of the points; None where it has no time.
+
+        Its default where that is within the tie.
+        """
+        kept = tied(self._finals[place].get(backend, ()))
+        if not kept or kept[0].place == 0:
+            return kept[0] if kept else None
         weights = self._weights(place)
-        scores = {key: self._score(backend, key, weights) for key in here}
-        least = min(scores, key=lambda key: scores[key][0])
+        return min(kept, key=lambda one: self._cost(backend, setting_key(one), weights))
 
-        def keeps(key: str) -> bool:
-            (score, error), (best, other) = scores[key], scores[least]
-            return score <= best + max(CLOSE, SURE * math.hypot(error, other))
+    def _cost(self, backend: str, key: str, weights: Sequence[tuple[int, float]]) -> float:
+        """How much longer than the fastest it takes: the weighted mean of logarithms.
 
-        return min((one for key, (one, _) in here.items() if keeps(key)), key=lambda one: one.place)
-
-    def _score(self, backend: str, key: str, weights: Sequence[tuple[int, float]]) -> Cost:
-        """The weighted mean over the points where it was timed, and its error."""
-        total = mean = square = 0.0
+        Over the points where it was timed; one where a budget ended before says nothing.
+        """
+        total = mean = 0.0
         for place, weight in weights:
-            found = self._costs[place].get(backend, {}).get(key)
-            if found is not None:
-                _, (cost, error) = found
+            cost = self._costs[place].get(backend, {}).get(key)
+            if cost is not None:
                 total, mean = total + weight, mean + weight * cost
-                square += (weight * error) ** 2
-        return mean / total, math.sqrt(square) / total
+        return mean / total
 
     def _weights(self, place: int) -> list[tuple[int, float]]:
         """The points that count, itself among them, and how much."""
@@ -79,26 +69,21 @@ def octaves(one: Load, other: Load) -> float:
     return math.hypot(*(math.log2(a / b) for a, b in pairs))
 
 
-def _costs(
-    finals: Iterable[Final], page: int | None
-) -> Mapping[str, Mapping[str, tuple[Final, Cost]]]:
-    """By backend and setting."""
-    found: dict[str, dict[str, Final]] = {}
+def _by_backend(finals: Iterable[Final], page: int | None) -> dict[str, list[Final]]:
+    found: dict[str, list[Final]] = {}
     for one in finals:
         if one.page == page:
-            found.setdefault(one.backend, {})[setting_key(one)] = one
-    return {backend: _relative(own) for backend, own in found.items()}
+            found.setdefault(one.backend, []).append(one)
+    return found
 
 
-def _relative(own: Mapping[str, Final]) -> dict[str, tuple[Final, Cost]]:
-    least = min(one.median_us for one in own.values())
-    return {
-        key: (
-            one,
-            (math.log(one.median_us / least), error_us(one.iqr_us, one.runs) / one.median_us),
-        )
-        for key, one in own.items()
-    }
+def _costs(finals: Iterable[Final], page: int | None) -> dict[str, Mapping[str, float]]:
+    """By backend and setting how much longer than the backend's fastest it takes, a logarithm."""
+    found: dict[str, Mapping[str, float]] = {}
+    for backend, own in _by_backend(finals, page).items():
+        least = min(one.median_us for one in own)
+        found[backend] = {setting_key(one): math.log(one.median_us / least) for one in own}
+    return found
 
 
 def setting_key(one: Final) -> str:

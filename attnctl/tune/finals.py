@@ -72,10 +72,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def winner(finals: Sequence[Final]) -> Final | None:
     """The first of those that are within the tie of the fastest, or no slower for all we know."""
+    return next(iter(tied(finals)), None)
+
+
+def tied(finals: Sequence[Final]) -> list[Final]:
+    """The fastest with those that are within its tie, in their order."""
     if not finals:
-        return None
+        return []
     fastest = min(finals, key=lambda one: one.median_us)
-    return next(one for one in finals if one.median_us <= fastest.median_us + _tie(one, fastest))
+    return [one for one in finals if one.median_us <= fastest.median_us + _tie(one, fastest)]
 
 
 def _tie(one: Final, fastest: Final) -> float:

@@ -36,43 +36,53 @@ def chosen(points: list[Measured], place: int) -> dict[str, int | str | bool]:
     return found.knobs
 
 
-def test_a_setting_that_wins_by_little_here_and_loses_around_is_not_kept() -> None:
-    """Batches between this point and the next would pay for it."""
-    steady, lucky = final(32, 100.0), final(128, 97.0)
+def test_of_two_that_are_tied_here_the_one_is_kept_that_loses_less_around() -> None:
+    """Batches between this point and the next would pay for the other."""
+    steady, lucky = final(32, 100.0), final(128, 98.5)
     around = [point(batch, final(32, 100.0), final(128, 125.0)) for batch in (16, 32)]
     points = [around[0], point(24, steady, lucky), around[1]]
     assert chosen(points, 1) == NARROW
     assert chosen([point(24, steady, lucky)], 0) == WIDE
 
 
-def test_a_setting_that_wins_by_much_is_kept_whatever_it_costs_far_away() -> None:
-    """Two octaves away is another's work."""
-    far = [point(batch, final(32, 100.0), final(128, 125.0)) for batch in (8, 128)]
-    points = [far[0], point(32, final(32, 100.0), final(128, 90.0)), far[1]]
+def test_a_setting_that_wins_beyond_the_tie_is_kept_whatever_it_costs_around() -> None:
+    """The point itself is met most."""
+    around = [point(batch, final(32, 100.0), final(128, 125.0)) for batch in (16, 64)]
+    points = [around[0], point(32, final(32, 100.0), final(128, 97.0)), around[1]]
     assert chosen(points, 1) == WIDE
     assert chosen(points, 0) == NARROW
 
 
-def test_what_was_dropped_early_may_be_the_one_that_serves_all() -> None:
-    """Its few rounds count as well as the last ones' many."""
-    here = point(24, final(128, 97.0), dropped=(final(32, 100.0),))
-    around = [point(batch, final(32, 100.0), final(128, 125.0)) for batch in (16, 32)]
-    assert chosen([here, *around], 0) == NARROW
+def test_the_default_keeps_its_place_within_the_tie() -> None:
+    """As in every tie: what nobody has to set is preferred."""
+    here = point(24, final(16, 101.0), final(32, 100.0), final(128, 100.0))
+    assert chosen([here], 0) == {}
+
+
+def test_the_times_of_what_a_neighbour_dropped_early_count() -> None:
+    """Its few rounds tell that it loses there."""
+    around = [point(batch, final(32, 100.0), dropped=(final(128, 125.0),)) for batch in (16, 32)]
+    points = [around[0], point(24, final(32, 100.0), final(128, 98.5)), around[1]]
+    assert chosen(points, 1) == NARROW
 
 
 def test_a_setting_that_a_neighbour_lacks_is_judged_by_the_others() -> None:
     """A budget that ended there says nothing against it."""
-    points = [point(24, final(32, 100.0), final(128, 90.0)), point(32, final(32, 100.0))]
+    points = [point(24, final(32, 100.5), final(128, 100.0)), point(32, final(32, 100.0))]
     assert chosen(points, 0) == WIDE
+    worse = point(16, final(32, 100.0), final(128, 110.0))
+    assert chosen([*points, worse], 0) == NARROW
 
 
 def test_another_size_of_blocks_and_another_phase_do_not_count() -> None:
     """The cache of the layer has one size, and a prefill has knobs of its own."""
     here = point(24, final(32, 100.0), final(128, 90.0), final(16, 50.0, page=16))
     assert chosen([here], 0) == WIDE
+    here = point(24, final(32, 100.5), final(128, 100.0))
+    assert chosen([here, point(32, final(32, 100.0), final(128, 101.0))], 0) == NARROW
     prefill = Load(phase="prefill", batch=24, context=1000, query=1000)
-    other = Measured(shape_key="s", load=prefill, finals=(final(32, 10.0), final(128, 90.0)))
-    assert chosen([here, other], 0) == WIDE
+    other = Measured(shape_key="s", load=prefill, finals=(final(32, 90.0), final(128, 10.0)))
+    assert chosen([here, other], 0) == NARROW
     assert octaves(here.load, other.load) == float("inf")
 
 

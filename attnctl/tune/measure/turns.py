@@ -27,6 +27,8 @@ class Turns:
         self._batches: dict[object, Batch] = {}
         self._samplers: dict[str, Sampler] = {}
         self._random = Random(7)
+        # what was imported stays: it need not be looked through at each point
+        gc.freeze()
 
     def begin(self, work: Work) -> bool:
         """True where it is another point than the last, whose memory is given back."""
@@ -59,8 +61,7 @@ class Turns:
         verdict = judged(lambda: batch.check(runtime), self._device)
         if verdict.fault is None:
             try:
-                graph = work.phase == "decode"
-                made = sampler(batch.calls(runtime), self._device, graph)
+                made = sampler(batch.calls(runtime), self._device, graph=True)
             except Exception as error:
                 return raised(error, self._device)
             self._samplers[candidate.key] = made
