@@ -42,7 +42,7 @@ from attnctl.tune.exchange import Candidate
 from attnctl.tune.journal import Entry, JudgedLine
 from attnctl.tune.noise import error_us, levelled
 from attnctl.tune.race import Entrant
-from attnctl.tune.run import run_tasks
+from attnctl.tune.refine import run_refined
 from attnctl.tune.search import Judge
 from attnctl.tune.session import Request, _jobs, _place
 from attnctl.tune.settings import BLOCK_SIZE
@@ -237,12 +237,12 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     quiet.begin(len(tasks))
     budget = None if arguments.budget == "none" else seconds(arguments.budget, "--budget")
     memory = Memory(verdicts)
-    measured = run_tasks(tasks, bench, memory, budget_s=budget, told=quiet.step)
+    refined, measured = run_refined(tasks, bench, memory, budget_s=budget, told=quiet.step)
     verdicts.update(memory.verdicts)
     gpus = machine.gpus
     names = {rival.backend for task in tasks for rival in task.rivals}
     profile = assemble(
-        tasks,
+        refined,
         measured,
         name=machine.name,
         key=key_of(machine, gpus[0] if gpus else None),

@@ -79,10 +79,11 @@ def test_another_size_of_blocks_and_another_phase_do_not_count() -> None:
     here = point(24, final(32, 100.0), final(128, 90.0), final(16, 50.0, page=16))
     assert chosen([here], 0) == WIDE
     here = point(24, final(32, 100.5), final(128, 100.0))
-    assert chosen([here, point(32, final(32, 100.0), final(128, 101.0))], 0) == NARROW
+    beside = point(32, final(32, 100.0), final(128, 101.0))
+    assert chosen([here, beside], 0) == NARROW
     prefill = Load(phase="prefill", batch=24, context=1000, query=1000)
     other = Measured(shape_key="s", load=prefill, finals=(final(32, 90.0), final(128, 10.0)))
-    assert chosen([here, other], 0) == NARROW
+    assert chosen([here, beside, other], 0) == NARROW
     assert octaves(here.load, other.load) == float("inf")
 
 
