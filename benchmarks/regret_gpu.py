@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 from ahead import AheadBench, compiled
-from regret import Quiet, entry_of, exhaust, off_grid, pick_of, ratio_of, say, summary
+from regret import Quiet, entry_of, exhaust, is_timed, off_grid, pick_of, ratio_of, say, summary
 
 from attnctl.layer import Options
 from attnctl.model import read_model
@@ -153,6 +153,9 @@ def _between(run):
         if path.exists():
             profile = read_profile(path)
             for task in run.tasks(model, off_grid(run.arguments), ("paged",)):
+                if is_timed(entry_of(profile, task), task):
+                    run.say(f"{task.load} was tuned, and is left out")
+                    continue
                 shapes.setdefault(task.shape_key, []).append((task, profile))
     for turn in zip_longest(*shapes.values()):
         yield from (one for one in turn if one is not None)
