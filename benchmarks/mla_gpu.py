@@ -31,8 +31,9 @@ from attnctl.kernels.triton.hopper_call import hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
-from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.mla_prefill import prefill_attend, prefill_launch
 from attnctl.kernels.triton.pick import pick_launches
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
@@ -537,6 +538,14 @@ class Prompt:
         )
         self.scale = 192**-0.5
         self.flops = sequences * heads * length * length * (192 + 128)
+        self.kept = Relaunches()
+
+    def attend(self):
+        """As a runtime's layers launch it."""
+        prefill_attend(
+            self.query, self.keys, self.values, self.starts, self.metadata, self.scale,
+            causal=True, max_keys=self.length, kept=self.kept,
+        )  # fmt: skip
 
     def launch(self, tiles=None, **more):
         factor = self.scale * 1.4426950408889634
@@ -581,7 +590,7 @@ def prefill(found):
         prompt = Prompt(sequences, length, heads)
         launch, portable = prompt.launch(), prompt.launch(groups=False)
         compile_all([launch, portable])
-        calls = {"ours": lambda w=launch: launch_all([w]), "sdpa": prompt.sdpa()}
+        calls = {"ours": prompt.attend, "sdpa": prompt.sdpa()}
         if fa3 is not None:
             calls["fa3"] = fa3(prompt)
         values = {"ours": 0.0, "floor": found.floor_ms(0, prompt.flops)}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
+from attnctl.kernels.triton.descriptors import based_on, box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
+from attnctl.kernels.triton.relaunch import new_counts
 
 ROWS = 128
 """Query rows of a unit and keys of a tile."""
@@ -66,6 +69,7 @@ def packed_launch(
     causal: bool,
     longest: int,
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
 
@@ -95,9 +99,8 @@ def packed_launch(
     cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes)
     constants = _constants(parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
-    return _launch(
-        boxes, (out, lse, starts, key_starts, starts), strides, numbers, cut, constants, gpu
-    )
+    tensors = (out, lse, starts, key_starts, starts)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, constants, gpu)
 
 
 def paged_launch(
@@ -107,6 +110,7 @@ def paged_launch(
     causal: bool,
     longest: tuple[int, int],
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
 ) -> Launch | None:
     """Queries over pages. tensors: Q, K and V cache, OUT, table, starts, lengths.
 
@@ -138,7 +142,8 @@ def paged_launch(
     head_bytes = longest[1] * (sum(parts) + 128) * 2
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
     constants = _constants(parts, causal, page=page, ratio=ratio)
-    return _launch(boxes, (out, out, starts, lengths, table), strides, numbers, cut, constants, gpu)
+    tensors = (out, out, starts, lengths, table)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, constants, gpu)
 
 
 def _fits(gpu: Device, tensors: tuple[Tensor, ...], parts: tuple[int, int]) -> bool:
@@ -174,10 +179,18 @@ def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: i
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
+    blank = _blank_box(rows, columns, tensor.dtype)
+    return based_on(blank, tensor, shape=shape, strides=[stride, 1])
+
+
+@lru_cache(maxsize=64)
+def _blank_box(rows: int, columns: int, dtype: torch.dtype) -> Any:
+    """A descriptor of some tensor, whose own checks take longer than a launch."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    layout = box_layout(rows, columns, tensor.dtype)
-    return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
+    layout = box_layout(rows, columns, dtype)
+    some = torch.empty(rows, columns, dtype=dtype, device="meta")
+    return TensorDescriptor(some, [rows, columns], [columns, 1], [rows, columns], layout)
 
 
 def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -> dict[str, Any]:
@@ -195,6 +208,7 @@ def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -
 def _launch(
     boxes: tuple[Any, ...],
     tensors: tuple[Tensor, ...],
+    counts: Callable[[], Tensor] | None,
     strides: tuple[int, ...],
     numbers: tuple[float, ...],
     cut: Cut,
@@ -203,6 +217,6 @@ def _launch(
 ) -> Launch:
     from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
 
-    counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
-    arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut)
+    counted = counts() if counts is not None else new_counts(tensors[0].device)
+    arguments = (*boxes, *tensors, counted, *strides, *numbers, *cut)
     return Launch(prefill_hopper_kernel, (min(gpu.units, cut.units),), arguments, constants)
