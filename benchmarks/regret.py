@@ -39,7 +39,7 @@ from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate
-from attnctl.tune.journal import Entry, JudgedLine
+from attnctl.tune.journal_lines import Entry, JudgedLine
 from attnctl.tune.noise import error_us, levelled
 from attnctl.tune.race import Entrant
 from attnctl.tune.refine import run_refined
