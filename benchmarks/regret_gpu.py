@@ -39,6 +39,8 @@ from attnctl.tune.session import Request, _jobs, _place, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
+STATE = 0.2
+"""The share of a layer shape's budget that one of states is given."""
 AHEAD, TIMES = "ahead.jsonl", "times.jsonl"
 
 
@@ -117,7 +119,9 @@ def _tuned(run, models, loads, budget):
     budget = seconds(budget, "the budget of a layer shape")
     for model in models:
         name = f"{Path(model).stem}.json"
-        shapes = len({task.shape_key for task in run.tasks(model, loads)})
+        ops = {task.shape_key: task.layer.op for task in run.tasks(model, loads)}
+        # states have few settings and do not see how long a context is
+        shapes = sum(STATE if op == "gdn" else 1.0 for op in ops.values())
         asked = run.request(model, loads, name, budget * shapes)
         report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
