@@ -11,6 +11,9 @@ import torch
 SHORTEST_US = 1500.0
 """A sample runs at least this long, so that a clock's step and one interrupt do not count."""
 
+REPLAY_US = 20_000.0
+"""About the longest that one replay of a graph may take: the rounds of many must fit a budget."""
+
 MOST_RUNS = 4096
 
 Call = Callable[[], Any]
@@ -36,7 +39,8 @@ def sampler(calls: Sequence[Call], device: torch.device, graph: bool) -> Sampler
     if graph:
         captured = _capture(calls)
         if captured is not None:
-            return GraphSampler(captured.replay, len(calls), kept=calls)
+            replayed, each = captured
+            return GraphSampler(replayed.replay, each, kept=calls)
     from attnctl.tune.measure.queued import QueuedSampler
 
     return QueuedSampler(calls)
@@ -106,21 +110,26 @@ def runs_for(sample_us: float, once_us: float, most: int = MOST_RUNS) -> int:
     return max(1, min(most, int(sample_us / max(once_us, 0.1))))
 
 
-def _capture(calls: Sequence[Call]) -> torch.cuda.CUDAGraph | None:
-    """One graph of all the calls; None where one of them waits for the device."""
+def _capture(calls: Sequence[Call]) -> tuple[torch.cuda.CUDAGraph, int] | None:
+    """A graph, and how many of the calls it makes; None where one of them waits for the device."""
     side = torch.cuda.Stream()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for call in calls[:2]:
-            call()
+        calls[0]()
+        begin.record(side)
+        calls[-1]()
+        end.record(side)
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
+    # what computes for long leaves nothing in a cache either, and needs no more copies
+    most = max(2, int(REPLAY_US / max(1.0, 1e3 * begin.elapsed_time(end))))
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph):
-            for call in calls:
+            for call in calls[:most]:
                 call()
     except RuntimeError:
         torch.cuda.synchronize()
         return None
-    return graph
+    return graph, len(calls[:most])
