@@ -25,6 +25,28 @@ WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
 
 
+class Form(NamedTuple):
+    """What a unit is cut in. groups: of 64 query rows; depth: tiles of keys in shared memory.
+
+    queries: units whose queries are there at once; box: rows of a copy at most.
+    """
+
+    groups: int
+    keys: int
+    depth: int
+    queries: int
+    box: int
+    programs: int = 1
+    """Programs that a multiprocessor runs at once."""
+
+    @property
+    def rows(self) -> int:
+        return 64 * self.groups
+
+
+LONG = Form(2, 128, 2, 1, 128)
+
+
 class Cut(NamedTuple):
     """How the work is cut. units: tiles x heads; together: heads that run side by side.
 
@@ -38,13 +60,19 @@ class Cut(NamedTuple):
 
 
 def cut_units(
-    tokens: int, sequences: int, longest: int, heads: int, ratio: int, head_bytes: int
+    tokens: int,
+    sequences: int,
+    longest: int,
+    heads: int,
+    ratio: int,
+    head_bytes: int,
+    rows: int = ROWS,
 ) -> Cut:
     """The units of a batch whose longest query has no more than `longest` tokens.
 
     head_bytes: keys and values of one sequence and KV head.
     """
-    tiles, each = tokens // ROWS + sequences, max(1, -(-longest // ROWS))
+    tiles, each = tokens // rows + sequences, max(1, -(-longest // rows))
     if each * sequences <= tiles:
         tiles = each * sequences
     else:
@@ -66,6 +94,8 @@ def packed_launch(
     causal: bool,
     longest: int,
     gpu: Device,
+    form: Form = LONG,
+    counted: bool | None = None,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
 
@@ -85,19 +115,20 @@ def packed_launch(
     head_bytes = int(rows * (sum(parts) + 128) * 2)
     low, high = parts
     boxes = (
-        *_query_boxes(query, parts),
-        _packed_box(keys, ROWS, low),
-        _packed_box(keys, ROWS, high or 64),
-        _packed_box(values, ROWS, 128),
+        *_query_boxes(query, parts, min(form.box, 64)),
+        _packed_box(keys, min(form.box, form.keys), low),
+        _packed_box(keys, min(form.box, form.keys), high or 64),
+        _packed_box(values, min(form.box, form.keys), 128),
     )
     strides = (query.stride(1), keys.stride(1), values.stride(1), 0, 0, 0, 0, 0)
     numbers = (*out.stride()[:2], *lse.stride(), factor, 1.0, sequences)
-    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes)
-    constants = _constants(parts, causal, page=0, ratio=1)
+    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes, form.rows)
+    constants = _constants(form, parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
     return _launch(
-        boxes, (out, lse, starts, key_starts, starts), strides, numbers, cut, constants, gpu
-    )
+        boxes, (out, lse, starts, key_starts, starts), strides, numbers, cut, constants, gpu,
+        form.programs, counted,
+    )  # fmt: skip
 
 
 def paged_launch(
@@ -127,7 +158,7 @@ def paged_launch(
     tokens, heads, _ = query.shape
     ratio = heads // keys.shape[2]
     boxes = (
-        *_query_boxes(query, parts),
+        *_query_boxes(query, parts, 64),
         _paged_box(keys, of_keys, parts[0]),
         _paged_box(keys, of_keys, parts[1] or 64),
         _paged_box(values, of_values, 128),
@@ -137,7 +168,7 @@ def paged_launch(
     numbers = (*out.stride()[:2], 0, 0, factor, v_scale, lengths.shape[0])
     head_bytes = longest[1] * (sum(parts) + 128) * 2
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
-    constants = _constants(parts, causal, page=page, ratio=ratio)
+    constants = _constants(LONG, parts, causal, page=page, ratio=ratio)
     return _launch(boxes, (out, out, starts, lengths, table), strides, numbers, cut, constants, gpu)
 
 
@@ -158,9 +189,9 @@ def _is_matrix(one: Tensor) -> bool:
     return bool(one.stride(2) == 1 and apart and inside and one.shape[0] > 0)
 
 
-def _query_boxes(query: Tensor, parts: tuple[int, int]) -> tuple[Any, Any]:
+def _query_boxes(query: Tensor, parts: tuple[int, int], rows: int) -> tuple[Any, Any]:
     # without a high part its box is not read, but a group of warps takes no None
-    return _packed_box(query, 64, parts[0]), _packed_box(query, 64, parts[1] or 64)
+    return _packed_box(query, rows, parts[0]), _packed_box(query, rows, parts[1] or 64)
 
 
 def _packed_box(tensor: Tensor, rows: int, columns: int) -> Any:
@@ -180,8 +211,14 @@ def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int)
     return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
 
 
-def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -> dict[str, Any]:
+def _constants(
+    form: Form, parts: tuple[int, int], causal: bool, *, page: int, ratio: int
+) -> dict[str, Any]:
     return {
+        "GROUPS": form.groups,
+        "KEYS": form.keys,
+        "DEPTH": form.depth,
+        "QUERIES": form.queries,
         "D_LOW": parts[0],
         "D_HIGH": parts[1],
         "DV": 128,
@@ -189,6 +226,7 @@ def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -
         "PAGE": page,
         "RATIO": ratio,
         "num_warps": 4,
+        **({"maxnreg": 256 // form.programs // 8 * 8} if form.programs > 1 else {}),
     }
 
 
@@ -200,9 +238,16 @@ def _launch(
     cut: Cut,
     constants: dict[str, Any],
     gpu: Device,
+    programs: int = 1,
+    counted: bool | None = None,
 ) -> Launch:
     from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
 
-    counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
-    arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut)
-    return Launch(prefill_hopper_kernel, (min(gpu.units, cut.units),), arguments, constants)
+    programs = min(gpu.units * programs, cut.units)
+    if counted is None:
+        counted = programs < cut.units
+    counts = tensors[2]
+    if counted:
+        counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
+    arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut, int(counted))
+    return Launch(prefill_hopper_kernel, (programs,), arguments, constants)
