@@ -110,11 +110,12 @@ def spans(queries: list[int], lengths: list[int], chunk: int) -> Iterator[Span]:
 
 def _rows(cache: Tensor, block_table: Tensor, span: Span) -> Tensor:
     """The cached rows of a span, all sequences packed: [S, C]."""
-    owner, position = [], []
-    for b, (begin, end) in enumerate(zip(span.begins, span.ends, strict=True)):
-        position.append(torch.arange(begin, end))
-        owner.append(torch.full((end - begin,), b))
-    none = torch.zeros(0, dtype=torch.int64)
-    at = torch.stack([torch.cat([none, *owner]), torch.cat([none, *position])]).to(cache.device)
+    begins, ends = torch.tensor((span.begins, span.ends), dtype=torch.int64)
+    counts = ends - begins
+    owner = torch.repeat_interleave(counts)
+    # a row's place among all of them, from where its sequence's first one stands
+    first = counts.cumsum(0) - counts - begins
+    position = torch.arange(owner.shape[0]) - first[owner]
+    at = torch.stack([owner, position]).to(cache.device)
     page = cache.shape[1]
     return read_rows(cache, block_table[at[0], at[1] // page].long(), at[1] % page)

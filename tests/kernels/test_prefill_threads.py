@@ -1,0 +1,102 @@
+"""Hopper's prefill kernel, whose source runs in threads here: rows, masks and barriers."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+import torch
+
+from attnctl.kernels.triton import prefill_copy, prefill_hopper, prefill_units
+from attnctl.kernels.triton.launch import Device
+from attnctl.kernels.triton.prefill_call import LONG, Form, packed_launch, paged_launch
+from tests.kernels.gluon_threads import Stuck, run_in_threads
+
+HOPPER = Device("sm_90", 1, 232448)
+SOURCES = (prefill_units, prefill_copy, prefill_hopper)
+SCALE = 0.1
+FACTOR = SCALE * 1.4426950408889634
+FORMS = [LONG, Form(1, 64, 2, 1, 16, 2)]
+
+
+def starts_of(lengths: list[int]) -> torch.Tensor:
+    return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+
+
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).bfloat16()
+
+
+def attention(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One sequence's output [T, H, Dv] and log-sum-exp [T, H] in float64; zeros without keys."""
+    logits = torch.einsum("qhd,khd->qhk", query.double(), keys.double()) * SCALE
+    if causal:
+        last = keys.shape[0] - query.shape[0] + torch.arange(query.shape[0])
+        unseen = torch.arange(keys.shape[0])[None] > last[:, None]
+        logits = logits.masked_fill(unseen[:, None], -torch.inf)
+    top = logits.logsumexp(-1) if keys.shape[0] else torch.full(logits.shape[:2], -torch.inf)
+    weights = torch.exp(logits - top.clamp(min=-1e30)[..., None])
+    return torch.einsum("qhk,khd->qhd", weights, values.double()), top
+
+
+def run_packed(
+    queries: list[int],
+    lengths: list[int],
+    form: Form,
+    *,
+    causal: bool = True,
+    width: int = 192,
+    programs: int = 3,
+) -> None:
+    """Runs a batch of two heads and compares every row."""
+    query, keys = drawn(sum(queries), 2, width), drawn(sum(lengths), 2, width)
+    values = drawn(sum(lengths), 2, 128)
+    out = torch.full((sum(queries), 2, 128), torch.nan).bfloat16()
+    lse = torch.full((sum(queries), 2), torch.nan)
+    starts, key_starts = starts_of(queries), starts_of(lengths)
+    launch = packed_launch(
+        (query, keys, values, out, lse), starts, key_starts, (128, width - 128), FACTOR, causal,
+        max(queries), HOPPER, form,
+    )  # fmt: skip
+    assert launch is not None
+    run_in_threads(launch, SOURCES, min(programs, launch.arguments[-2]))
+    for b, (count, length) in enumerate(zip(queries, lengths, strict=True)):
+        rows = slice(int(starts[b]), int(starts[b]) + count)
+        seen = slice(int(key_starts[b]), int(key_starts[b]) + length)
+        wanted, top = attention(query[rows], keys[seen], values[seen], causal)
+        torch.testing.assert_close(out[rows].double(), wanted, atol=2e-2, rtol=1e-2)
+        torch.testing.assert_close(lse[rows].double(), top.double(), atol=1e-4, rtol=1e-4)
+
+
+EDGES = [
+    [17] * 3,
+    [63, 64, 65],
+    [127, 128, 129],
+    [200] * 2,
+    [191, 192, 193, 1],
+    [300, 0, 1, 100],
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("lengths", EDGES, ids=str)
+def test_prompts_at_the_edges_of_tiles_are_right(lengths: list[int], form: Form) -> None:
+    """Of one length and of many; a sequence without tokens between others."""
+    run_packed(lengths, lengths, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("causal", [True, False])
+def test_keys_before_the_queries_and_fewer_keys_than_queries_are_right(
+    form: Form, causal: bool
+) -> None:
+    """A context, none, no keys at all, and rows that see none of them."""
+    run_packed([5, 70, 3, 100], [200, 70, 0, 40], form, causal=causal)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_keys_of_128_columns_have_no_high_part(form: Form) -> None:
+    """Which is neither copied nor multiplied."""
+    run_packed([129, 30], [129, 30], form, width=128)
