@@ -23,6 +23,7 @@ import torch
 from tests.kernels.gluon_memory import Barrier, Barriers, Box, Memory, Scalar, Shared, Values, values
 
 PATIENCE_SECONDS = 20.0
+"""How long a group may wait on a busy machine."""
 
 
 class Stuck(AssertionError):
@@ -32,9 +33,11 @@ class Stuck(AssertionError):
 class Program:
     """One program: what a kernel's source finds under the names of Gluon."""
 
-    def __init__(self, number: int, programs: int, lock: threading.Lock, stop: Any) -> None:
-        self.number, self.programs, self.lock, self.stop = number, programs, lock, stop
-        self.faults: list[BaseException] = []
+    def __init__(
+        self, number: int, programs: int, shared: Any, patience: float
+    ) -> None:
+        self.number, self.programs, self.patience = number, programs, patience
+        self.lock, self.stop, self.faults = shared.lock, shared.stop, shared.faults
 
     def names(self) -> dict[str, Any]:
         plain = (
@@ -73,7 +76,7 @@ class Program:
             begin = time.monotonic()
             while one.phase & 1 == parity & 1:
                 change.wait(0.2)
-                if self.stop.is_set() or time.monotonic() - begin > PATIENCE_SECONDS:
+                if self.stop.is_set() or time.monotonic() - begin > self.patience:
                     self.stop.set()
                     raise Stuck(f"program {self.number}: parity {parity} never comes")
 
@@ -198,7 +201,7 @@ class Program:
         return Scalar(self.number)
 
 
-def source_of(modules: tuple[Any, ...]) -> Any:
+def source_of(modules: tuple[Any, ...]) -> str:
     """The functions of some modules as plain Python, without what Gluon's compiler needs."""
     kept: list[ast.stmt] = []
     for module in modules:
@@ -206,33 +209,34 @@ def source_of(modules: tuple[Any, ...]) -> Any:
             if isinstance(node, ast.FunctionDef):
                 node.decorator_list = []
                 kept.append(node)
-    text = ast.unparse(ast.Module(kept, []))
-    return compile("from __future__ import annotations\n" + text, "kernel", "exec")
+    return "from __future__ import annotations\n" + ast.unparse(ast.Module(kept, []))
 
 
-def run_in_threads(launch: Any, modules: tuple[Any, ...], programs: int) -> None:
+def run_in_threads(
+    launch: Any, source: str, programs: int, patience: float = PATIENCE_SECONDS
+) -> None:
     """Runs a launch over tensors on the CPU as so many programs; what it writes is in them.
 
     Raises what a group raised first: `Stuck` where it waits in vain.
     """
     arguments: list[Any] = []
-    written: list[tuple[torch.Tensor, numpy.ndarray]] = []
+    written: dict[int, tuple[torch.Tensor, numpy.ndarray]] = {}
     for given in launch.arguments:
         if isinstance(given, torch.Tensor):
             flat = given.float() if given.is_floating_point() else given.clone()
-            written.append((given, flat.reshape(-1).numpy()))
-            arguments.append(Memory(written[-1][1]))
+            written.setdefault(id(given), (given, flat.reshape(-1).numpy()))
+            arguments.append(Memory(written[id(given)][1]))
         elif hasattr(given, "block_shape"):
             arguments.append(Box(given))
         else:
             arguments.append(Scalar(given) if isinstance(given, int) else given)
     names = launch.kernel.arg_names
     constants = {name: value for name, value in launch.constants.items() if name in names}
-    code, lock, stop = source_of(modules), threading.Lock(), threading.Event()
-    made = [Program(number, programs, lock, stop) for number in range(programs)]
+    code = compile(source, "kernel", "exec")
+    shared = SimpleNamespace(lock=threading.Lock(), stop=threading.Event(), faults=[])
     calls = []
-    for program in made:
-        space = program.names()
+    for number in range(programs):
+        space = Program(number, programs, shared, patience).names()
         exec(code, space)  # noqa: S102
         kernel = space[launch.kernel.__name__]
         calls.append(threading.Thread(target=kernel, args=arguments, kwargs=constants))
@@ -240,7 +244,7 @@ def run_in_threads(launch: Any, modules: tuple[Any, ...], programs: int) -> None
         call.start()
     for call in calls:
         call.join()
-    for fault in [fault for program in made for fault in program.faults][:1]:
-        raise fault
-    for tensor, flat in written:
+    if shared.faults:
+        raise shared.faults[0]
+    for tensor, flat in written.values():
         tensor.copy_(torch.from_numpy(flat).view(tensor.shape))
