@@ -3,8 +3,8 @@
 Triton's interpreter has no Gluon. What decides whether such a kernel is right on paper, though, is
 in its source: which rows it copies where, what waits for what, what is masked. Here shared memory
 is arrays that begin as NaN, copies arrive late, and a barrier counts arrivals and bytes as PTX's
-does, so that a wait too few is a wrong number and one too many ends in `Stuck`. Precision, layouts
-and speed are a GPU's to show.
+does, so that a wait too few is a wrong number and one too many a StuckError. Precision, layouts and
+speed are a GPU's to show.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from typing import Any
 import numpy
 import torch
 
-from tests.kernels.gluon_memory import Barrier, Barriers, Box, Memory, Scalar, Shared, Values, values
+from tests.kernels.gluon_memory import (
+    Barrier,
+    Barriers,
+    Box,
+    Memory,
+    Scalar,
+    Shared,
+    Values,
+    values,
+)
 
 PATIENCE_SECONDS = 20.0
 """How long a group may wait on a busy machine."""
 
 
-class Stuck(AssertionError):
+class StuckError(AssertionError):
     """A group that waits for what nobody brings."""
 
 
 class Program:
     """One program: what a kernel's source finds under the names of Gluon."""
 
-    def __init__(
-        self, number: int, programs: int, shared: Any, patience: float
-    ) -> None:
+    def __init__(self, number: int, programs: int, shared: Any, patience: float) -> None:
         self.number, self.programs, self.patience = number, programs, patience
         self.lock, self.stop, self.faults = shared.lock, shared.stop, shared.faults
 
@@ -78,7 +85,7 @@ class Program:
                 change.wait(0.2)
                 if self.stop.is_set() or time.monotonic() - begin > self.patience:
                     self.stop.set()
-                    raise Stuck(f"program {self.number}: parity {parity} never comes")
+                    raise StuckError(f"program {self.number}: parity {parity} never comes")
 
     def arrive(self, barrier: Barrier, pred: bool = True, arrivals: int = 1, size: int = 0) -> None:
         one, change = barrier
@@ -101,7 +108,7 @@ class Program:
         assert list(into.shape) == list(box.block_shape), (into.shape, box.block_shape)
 
         def arrive() -> None:
-            time.sleep(random.random() * 2e-4)  # noqa: S311
+            time.sleep(random.random() * 2e-4)
             box.copy(int(at[0]), int(at[1]), into.array)
             self.arrive(barrier, True, 0, -2 * into.array.size)
 
@@ -217,7 +224,7 @@ def run_in_threads(
 ) -> None:
     """Runs a launch over tensors on the CPU as so many programs; what it writes is in them.
 
-    Raises what a group raised first: `Stuck` where it waits in vain.
+    Raises what a group raised first: `StuckError` where it waits in vain.
     """
     arguments: list[Any] = []
     written: dict[int, tuple[torch.Tensor, numpy.ndarray]] = {}
@@ -237,7 +244,7 @@ def run_in_threads(
     calls = []
     for number in range(programs):
         space = Program(number, programs, shared, patience).names()
-        exec(code, space)  # noqa: S102
+        exec(code, space)
         kernel = space[launch.kernel.__name__]
         calls.append(threading.Thread(target=kernel, args=arguments, kwargs=constants))
     for call in calls:

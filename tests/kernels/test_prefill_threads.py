@@ -10,7 +10,7 @@ import torch
 from attnctl.kernels.triton import prefill_copy, prefill_hopper, prefill_units
 from attnctl.kernels.triton.launch import Device
 from attnctl.kernels.triton.prefill_call import LONG, Form, packed_launch, paged_launch
-from tests.kernels.gluon_threads import Stuck, run_in_threads, source_of
+from tests.kernels.gluon_threads import StuckError, run_in_threads, source_of
 
 HOPPER = Device("sm_90", 1, 232448)
 SCALE = 0.1
@@ -135,7 +135,7 @@ def test_pages_are_found_and_heads_share_their_keys(page: int, queries: list[int
 PLANTED = [
     # a wait too few, an arrival too few, a key too many, rows behind the last one not cleared
     ("mbarrier.wait(q_full.index(asked), done // QUERIES & 1)", "pass", AssertionError),
-    ("mbarrier.arrive(v_empty.index(before))", "pass", Stuck),
+    ("mbarrier.arrive(v_empty.index(before))", "pass", StuckError),
     ("last = gl.minimum(last, position + row)", "last = last + 0", AssertionError),
     ("clear_behind(values.index(place), length - (count - 1) * KEYS)", "pass", AssertionError),
 ]
@@ -148,6 +148,6 @@ def test_faults_planted_in_the_source_are_found(
 ) -> None:
     """Each is one line of the kernel changed: a wrong row, or a group that waits in vain."""
     assert line in SOURCE
+    changed = SOURCE.replace(line, instead)
     with pytest.raises(fault):
-        changed = SOURCE.replace(line, instead)
         run_packed([200, 0, 70], [200, 9, 70], form, source=changed, patience=2)

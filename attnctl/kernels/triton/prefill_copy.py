@@ -84,28 +84,10 @@ def copy_rows(
 def copy_units(
     places,
     barriers,
-    Q_LOW,
-    Q_HIGH,
-    K_LOW,
-    K_HIGH,
-    V_BOX,
-    STARTS,
-    KEY_STARTS,
-    TABLE,
-    COUNTS,
-    stride_qh,
-    column_kh,
-    column_vh,
-    row_kh,
-    row_vh,
-    page_k,
-    page_v,
-    stride_table,
-    sequences,
-    tiles_a_head,
-    tiles_a_sequence,
-    together,
-    total,
+    boxes,
+    sources,
+    steps,
+    cut,
     counted,
     GROUPS: gl.constexpr,
     D_HIGH: gl.constexpr,
@@ -120,6 +102,10 @@ def copy_units(
     """
     q_lows, q_highs, k_lows, k_highs, values = places
     q_full, k_full, v_full, q_empty, k_empty, v_empty, units, announced = barriers
+    Q_LOW, Q_HIGH, K_LOW, K_HIGH, V_BOX = boxes
+    STARTS, KEY_STARTS, TABLE, COUNTS = sources
+    stride_qh, column_kh, column_vh, row_kh, row_vh, page_k, page_v, stride_table = steps
+    sequences, tiles_a_head, tiles_a_sequence, together, total = cut
     lane: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     KEYS: gl.constexpr = values.shape[1]
     DEPTH: gl.constexpr = values.shape[0]
@@ -220,7 +206,8 @@ def copy_units(
         queries = next_queries
         key_first = next_key_first
         length = next_length
-    if counted:
+    # not joined: Triton's `and` would count in any case
+    if counted:  # noqa: SIM102
         if gl.atomic_add(COUNTS + 1, 1) == programs - 1:
             gl.store(COUNTS, 0)
             gl.store(COUNTS + 1, 0)

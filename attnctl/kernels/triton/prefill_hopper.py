@@ -91,21 +91,11 @@ def store_rows(OUT, value, stride_ot, real, GROUP: gl.constexpr):
 def attend_rows(
     places,
     barriers,
-    OUT,
-    LSE,
-    STARTS,
-    KEY_STARTS,
-    stride_ot,
-    stride_oh,
-    stride_st,
-    stride_sh,
+    tensors,
+    strides,
     factor,
     v_scale,
-    sequences,
-    tiles_a_head,
-    tiles_a_sequence,
-    together,
-    total,
+    cut,
     GROUP: gl.constexpr,
     GROUPS: gl.constexpr,
     D_HIGH: gl.constexpr,
@@ -115,6 +105,9 @@ def attend_rows(
     """A group's 64 rows of every unit."""
     q_lows, q_highs, k_lows, k_highs, values = places
     q_full, k_full, v_full, q_empty, k_empty, v_empty, units, announced = barriers
+    OUT, LSE, STARTS, KEY_STARTS = tensors
+    stride_ot, stride_oh, stride_st, stride_sh = strides
+    sequences, tiles_a_head, tiles_a_sequence, together, total = cut
     KEYS: gl.constexpr = values.shape[1]
     DEPTH: gl.constexpr = values.shape[0]
     PLACES: gl.constexpr = units.shape[0]
@@ -145,9 +138,7 @@ def attend_rows(
     while unit < total:
         count, whole, position = tiles_of(begin, queries, length, ROWS, KEYS, CAUSAL)
         if SKIPS:
-            own, whole, _position = tiles_of(
-                begin + GROUP * 64, queries, length, 64, KEYS, CAUSAL
-            )
+            own, whole, _position = tiles_of(begin + GROUP * 64, queries, length, 64, KEYS, CAUSAL)
             if begin + GROUP * 64 >= queries:
                 # no row: the least that keeps in step
                 own = own * 0 + 1
@@ -327,24 +318,27 @@ def prefill_hopper_kernel(
     sync_warps()
     places = (q_lows, q_highs, k_lows, k_highs, values)
     barriers = (q_full, k_full, v_full, q_empty, k_empty, v_empty, units, announced)
+    tensors = (OUT, LSE, STARTS, KEY_STARTS)
+    strides = (stride_ot, stride_oh, stride_st, stride_sh)
+    cut = (sequences, tiles_a_head, tiles_a_sequence, together, total)
+    boxes = (Q_LOW, Q_HIGH, K_LOW, K_HIGH, V_BOX)
+    sources = (STARTS, KEY_STARTS, TABLE, COUNTS)
+    steps = (stride_qh, column_kh, column_vh, row_kh, row_vh, page_k, page_v, stride_table)
     if GROUPS == 1:
         gl.warp_specialize(
             [
                 (
                     attend_rows,
                     (
-                        places, barriers, OUT, LSE, STARTS, KEY_STARTS, stride_ot, stride_oh, stride_st,
-                        stride_sh, factor, v_scale, sequences, tiles_a_head, tiles_a_sequence, together,
-                        total, 0, GROUPS, D_HIGH, CAUSAL, PAGE,
+                        places, barriers, tensors, strides, factor, v_scale, cut,
+                        0, GROUPS, D_HIGH, CAUSAL, PAGE,
                     ),
                 ),
                 (
                     copy_units,
                     (
-                        places, barriers, Q_LOW, Q_HIGH, K_LOW, K_HIGH, V_BOX, STARTS, KEY_STARTS,
-                        TABLE, COUNTS, stride_qh, column_kh, column_vh, row_kh, row_vh, page_k, page_v,
-                        stride_table, sequences, tiles_a_head, tiles_a_sequence, together, total,
-                        counted, GROUPS, D_HIGH, CAUSAL, PAGE, RATIO,
+                        places, barriers, boxes, sources, steps, cut, counted,
+                        GROUPS, D_HIGH, CAUSAL, PAGE, RATIO,
                     ),
                 ),
             ],
@@ -357,26 +351,22 @@ def prefill_hopper_kernel(
                 (
                     attend_rows,
                     (
-                        places, barriers, OUT, LSE, STARTS, KEY_STARTS, stride_ot, stride_oh, stride_st,
-                        stride_sh, factor, v_scale, sequences, tiles_a_head, tiles_a_sequence, together,
-                        total, 0, GROUPS, D_HIGH, CAUSAL, PAGE,
+                        places, barriers, tensors, strides, factor, v_scale, cut,
+                        0, GROUPS, D_HIGH, CAUSAL, PAGE,
                     ),
                 ),
                 (
                     attend_rows,
                     (
-                        places, barriers, OUT, LSE, STARTS, KEY_STARTS, stride_ot, stride_oh, stride_st,
-                        stride_sh, factor, v_scale, sequences, tiles_a_head, tiles_a_sequence, together,
-                        total, 1, GROUPS, D_HIGH, CAUSAL, PAGE,
+                        places, barriers, tensors, strides, factor, v_scale, cut,
+                        1, GROUPS, D_HIGH, CAUSAL, PAGE,
                     ),
                 ),
                 (
                     copy_units,
                     (
-                        places, barriers, Q_LOW, Q_HIGH, K_LOW, K_HIGH, V_BOX, STARTS, KEY_STARTS,
-                        TABLE, COUNTS, stride_qh, column_kh, column_vh, row_kh, row_vh, page_k, page_v,
-                        stride_table, sequences, tiles_a_head, tiles_a_sequence, together, total,
-                        counted, GROUPS, D_HIGH, CAUSAL, PAGE, RATIO,
+                        places, barriers, boxes, sources, steps, cut, counted,
+                        GROUPS, D_HIGH, CAUSAL, PAGE, RATIO,
                     ),
                 ),
             ],

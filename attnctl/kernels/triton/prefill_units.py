@@ -55,9 +55,7 @@ def place_of(
 
 
 @gluon.jit
-def tiles_of(
-    begin, queries, length, ROWS: gl.constexpr, KEYS: gl.constexpr, CAUSAL: gl.constexpr
-):
+def tiles_of(begin, queries, length, ROWS: gl.constexpr, KEYS: gl.constexpr, CAUSAL: gl.constexpr):
     """The tiles of keys that ROWS rows from `begin` on see, at least one, how many each of them
     sees whole, and the first row's position.
 
