@@ -1,7 +1,7 @@
 """Times latent attention in Triton on a GPU against FlashMLA, FlashAttention-3 and torch.
 
-    python benchmarks/mla_gpu.py [check] [dense] [queries] [sparse] [packed] [indexer] [prefill] [short]
-                                 [sweep-dense] [sweep-sparse] [sweep-indexer] [sweep-prefill]
+    python benchmarks/mla_gpu.py [check] [dense] [queries] [sparse] [packed] [indexer] [prefill]
+                     [short] [sweep-dense] [sweep-sparse] [sweep-indexer] [sweep-prefill]
 
 Every time has its error beside it: ours against the specification's mathematics in float64, on some
 rows of the same batch. Times are medians of CUDA graphs that go through enough input sets to leave
@@ -33,7 +33,7 @@ from attnctl.kernels.triton.hopper_call import hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
-from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.mla_prefill import prefill_attend, prefill_launch
 from attnctl.kernels.triton.pick import pick_launches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
@@ -548,6 +548,13 @@ class Prompt:
             self.out, self.lse, tiles=tiles, **more,
         )  # fmt: skip
 
+    def attend(self):
+        """A call as the runtime makes it, which allocates and plans too."""
+        return prefill_attend(
+            self.query, self.keys, self.values, self.starts, self.metadata, self.scale,
+            causal=True, max_keys=self.length,
+        )  # fmt: skip
+
     def error(self, launch):
         self.out.fill_(torch.nan)
         launch_all([launch])
@@ -613,7 +620,9 @@ def prefill(found, shapes=PROMPTS, group="prefill"):
             calls["fa3"] = fa3(prompt)
         values = {"ours": 0.0, "floor": found.floor_ms(prompt.bytes, prompt.flops)}
         values |= {"error": prompt.error(launch)}
-        others = {"portable": lambda: launch_all([portable])} if group == "prefill" else {}
+        others = {"whole call": prompt.attend}
+        if group == "prefill":
+            others["portable"] = lambda w=portable: launch_all([w])
         values |= turns_ms({**calls, **others})
         values |= {f"{name} graph": graph_ms([call] * 4) for name, call in calls.items()}
         plan = f"{launch.kernel.__name__} w{launch.constants['num_warps']}"
