@@ -8,7 +8,11 @@ import torch
 from attnctl.kernels.triton.call import launches, shape_of
 from attnctl.kernels.triton.launch import Device, Launch, knobs_for, plan
 from attnctl.kernels.triton.mla_prefill import prefill_launch
-from attnctl.kernels.triton.prefill_call import L2_BYTES, cut_units, paged_launch
+from attnctl.kernels.triton.prefill_call import paged_launch
+from attnctl.kernels.triton.prefill_forms import (
+    L2_BYTES,
+    cut_units,
+)
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata

@@ -9,14 +9,15 @@ import torch
 
 from attnctl.kernels.triton import prefill_copy, prefill_hopper, prefill_units
 from attnctl.kernels.triton.launch import Device
-from attnctl.kernels.triton.prefill_call import LONG, Form, packed_launch, paged_launch
+from attnctl.kernels.triton.prefill_call import packed_launch, paged_launch
+from attnctl.kernels.triton.prefill_forms import HALF, LONG, PAIR, TINY, Form
 from tests.kernels.gluon_threads import StuckError, run_in_threads, source_of
 
 HOPPER = Device("sm_90", 1, 232448)
 SCALE = 0.1
 FACTOR = SCALE * 1.4426950408889634
 SOURCE = source_of((prefill_units, prefill_copy, prefill_hopper))
-FORMS = [LONG, Form(1, 64, 2, 1, 16, 2)]
+FORMS = [LONG, PAIR, HALF, TINY]
 
 
 def starts_of(lengths: list[int]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,79 +10,10 @@ from torch import Tensor
 from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
-
-ROWS = 128
-"""Query rows of a unit and keys of a tile."""
-
-L2_BYTES = 24 * 2**20
-"""Keys and values that heads which run side by side may have: half of an H200's L2."""
-
-SIDE_BY_SIDE = 16
-"""Heads that run side by side at most where each has keys of its own: of short sequences more are
-up to 17 % slower on an H200, of long ones the L2 takes fewer (benchmarks/results/)."""
+from attnctl.kernels.triton.prefill_forms import LONG, Cut, Form, counts_units, cut_units, form_of
 
 WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
-
-
-class Form(NamedTuple):
-    """What a unit is cut in. groups: of 64 query rows; depth: tiles of keys in shared memory.
-
-    queries: units whose queries are there at once; box: rows of a copy at most.
-    """
-
-    groups: int
-    keys: int
-    depth: int
-    queries: int
-    box: int
-    programs: int = 1
-    """Programs that a multiprocessor runs at once."""
-
-    @property
-    def rows(self) -> int:
-        return 64 * self.groups
-
-
-LONG = Form(2, 128, 2, 1, 128)
-
-
-class Cut(NamedTuple):
-    """How the work is cut. units: tiles x heads; together: heads that run side by side.
-
-    tiles_a_sequence: 0 where which sequence owns a tile is to be searched for.
-    """
-
-    tiles_a_head: int
-    tiles_a_sequence: int
-    together: int
-    units: int
-
-
-def cut_units(
-    tokens: int,
-    sequences: int,
-    longest: int,
-    heads: int,
-    ratio: int,
-    head_bytes: int,
-    rows: int = ROWS,
-) -> Cut:
-    """The units of a batch whose longest query has no more than `longest` tokens.
-
-    head_bytes: keys and values of one sequence and KV head.
-    """
-    tiles, each = tokens // rows + sequences, max(1, -(-longest // rows))
-    if each * sequences <= tiles:
-        tiles = each * sequences
-    else:
-        each = 0
-    together, most = ratio, heads if ratio > 1 else SIDE_BY_SIDE
-    while 2 * together <= most and heads % (2 * together) == 0:
-        if 2 * together // ratio * head_bytes > L2_BYTES:
-            break
-        together *= 2
-    return Cut(tiles, each, together, tiles * heads)
 
 
 def packed_launch(
@@ -94,12 +25,11 @@ def packed_launch(
     causal: bool,
     longest: int,
     gpu: Device,
-    form: Form = LONG,
-    counted: bool | None = None,
+    form: Form | None = None,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
 
-    longest: query tokens of a sequence at most.
+    longest: query tokens of a sequence at most; form: the one for this batch if none is given.
 
     None where the kernel does not take the batch: keys of 128 or 192 columns, values of 128, of 16
     bits, one row a token.
@@ -113,22 +43,29 @@ def packed_launch(
     sequences = starts.shape[0] - 1
     rows = keys.shape[0] / sequences
     head_bytes = int(rows * (sum(parts) + 128) * 2)
+    form = form or form_of(tokens, keys.shape[0], sequences, longest)
     low, high = parts
     boxes = (
         *_query_boxes(query, parts, min(form.box, 64)),
-        _packed_box(keys, min(form.box, form.keys), low),
-        _packed_box(keys, min(form.box, form.keys), high or 64),
-        _packed_box(values, min(form.box, form.keys), 128),
+        _packed_box(keys, form.box, low),
+        _packed_box(keys, form.box, high or 64),
+        _packed_box(values, form.box, 128),
     )
     strides = (query.stride(1), keys.stride(1), values.stride(1), 0, 0, 0, 0, 0)
     numbers = (*out.stride()[:2], *lse.stride(), factor, 1.0, sequences)
-    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes, form.rows)
+    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes, form)
     constants = _constants(form, parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
     return _launch(
-        boxes, (out, lse, starts, key_starts, starts), strides, numbers, cut, constants, gpu,
-        form.programs, counted,
-    )  # fmt: skip
+        boxes,
+        (out, lse, starts, key_starts, starts),
+        strides,
+        numbers,
+        cut,
+        form,
+        constants,
+        gpu.units,
+    )
 
 
 def paged_launch(
@@ -150,7 +87,7 @@ def paged_launch(
     page, parts = keys.shape[1], split_width(keys.shape[3])
     if not _fits(gpu, tensors[:3], parts) or factor <= 0:
         return None
-    if page < 16 or (ROWS % page and page % ROWS):
+    if page < 16 or (LONG.keys % page and page % LONG.keys):
         return None
     of_keys, of_values = matrix_layout(keys), matrix_layout(values)
     if of_keys is None or of_values is None or out.stride(2) != 1:
@@ -169,7 +106,8 @@ def paged_launch(
     head_bytes = longest[1] * (sum(parts) + 128) * 2
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
     constants = _constants(LONG, parts, causal, page=page, ratio=ratio)
-    return _launch(boxes, (out, out, starts, lengths, table), strides, numbers, cut, constants, gpu)
+    tensors = (out, out, starts, lengths, table)
+    return _launch(boxes, tensors, strides, numbers, cut, LONG, constants, gpu.units)
 
 
 def _fits(gpu: Device, tensors: tuple[Tensor, ...], parts: tuple[int, int]) -> bool:
@@ -201,7 +139,7 @@ def _packed_box(tensor: Tensor, rows: int, columns: int) -> Any:
 
 
 def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: int) -> Any:
-    return _box(cache, list(layout[:2]), cache.stride(1), min(cache.shape[1], ROWS), columns)
+    return _box(cache, list(layout[:2]), cache.stride(1), min(cache.shape[1], LONG.keys), columns)
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
@@ -236,17 +174,15 @@ def _launch(
     strides: tuple[int, ...],
     numbers: tuple[float, ...],
     cut: Cut,
+    form: Form,
     constants: dict[str, Any],
-    gpu: Device,
-    programs: int = 1,
-    counted: bool | None = None,
+    multiprocessors: int,
 ) -> Launch:
     from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
 
-    programs = min(gpu.units * programs, cut.units)
-    if counted is None:
-        counted = programs < cut.units
-    counts = tensors[2]
+    programs = min(multiprocessors * form.programs, cut.units)
+    # without a counter it is not read, but a group of warps takes no None
+    counted, counts = counts_units(cut, form, programs), tensors[2]
     if counted:
         counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
     arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut, int(counted))
