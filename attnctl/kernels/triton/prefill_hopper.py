@@ -62,10 +62,11 @@ def clear_behind(values, rows):
     """
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [4, 1], [1, 0])
     for i in gl.static_range(values.shape[0] // 32):
-        part = values.slice(i * 32, 32, dim=0)
-        row = i * 32 + gl.arange(0, 32, layout=gl.SliceLayout(1, layout))
-        found = part.load(layout)
-        part.store(gl.where((row < rows)[:, None], found, gl.zeros_like(found)))
+        if (i + 1) * 32 > rows:
+            part = values.slice(i * 32, 32, dim=0)
+            row = i * 32 + gl.arange(0, 32, layout=gl.SliceLayout(1, layout))
+            found = part.load(layout)
+            part.store(gl.where((row < rows)[:, None], found, gl.zeros_like(found)))
     fence_async_shared()
     sync_warps()
 
