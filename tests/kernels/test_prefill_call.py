@@ -20,9 +20,6 @@ from attnctl.kernels.triton.prefill_forms import (
     cut_units,
     form_of,
 )
-    L2_BYTES,
-    cut_units,
-)
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
