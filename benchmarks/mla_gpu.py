@@ -35,6 +35,7 @@ from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
 from attnctl.kernels.triton.mla_prefill import prefill_attend, prefill_launch
 from attnctl.kernels.triton.pick import pick_launches
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
@@ -540,19 +541,20 @@ class Prompt:
         self.scale = 192**-0.5
         self.flops = sequences * heads * length * length * (192 + 128)
         self.bytes = tokens * heads * 2 * (192 + 192 + 128 + 128)
+        self.kept = Relaunches()
+
+    def attend(self):
+        """As a runtime's layers launch it."""
+        prefill_attend(
+            self.query, self.keys, self.values, self.starts, self.metadata, self.scale,
+            causal=True, max_keys=self.length, kept=self.kept,
+        )  # fmt: skip
 
     def launch(self, tiles=None, **more):
         factor = self.scale * 1.4426950408889634
         return prefill_launch(
             self.query, self.keys, self.values, self.starts, self.metadata, factor, True,
             self.out, self.lse, tiles=tiles, **more,
-        )  # fmt: skip
-
-    def attend(self):
-        """A call as the runtime makes it, which allocates and plans too."""
-        return prefill_attend(
-            self.query, self.keys, self.values, self.starts, self.metadata, self.scale,
-            causal=True, max_keys=self.length,
         )  # fmt: skip
 
     def error(self, launch):
@@ -615,14 +617,12 @@ def prefill(found, shapes=PROMPTS, group="prefill"):
         prompt = Prompt(sequences, length, heads)
         launch, portable = prompt.launch(), prompt.launch(groups=False)
         compile_all([launch, *([portable] if group == "prefill" else [])])
-        calls = {"ours": lambda w=launch: launch_all([w]), "sdpa": prompt.sdpa()}
+        calls = {"ours": prompt.attend, "sdpa": prompt.sdpa()}
         if fa3 is not None:
             calls["fa3"] = fa3(prompt)
         values = {"ours": 0.0, "floor": found.floor_ms(prompt.bytes, prompt.flops)}
         values |= {"error": prompt.error(launch)}
-        others = {"whole call": prompt.attend}
-        if group == "prefill":
-            others["portable"] = lambda w=portable: launch_all([w])
+        others = {"portable": lambda w=portable: launch_all([w])} if group == "prefill" else {}
         values |= turns_ms({**calls, **others})
         values |= {f"{name} graph": graph_ms([call] * 4) for name, call in calls.items()}
         plan = f"{launch.kernel.__name__} w{launch.constants['num_warps']}"

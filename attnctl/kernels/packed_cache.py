@@ -114,7 +114,7 @@ def refuse(name: str, params: Paged, **instead: str) -> None:
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """K [N, P, Hk, D] and V [N, P, Hk, Dv] of a packed cache: no copy."""
-    return cache[..., :width], cache[..., width:]
+    return cache.narrow(-1, 0, width), cache.narrow(-1, width, cache.shape[-1] - width)
 
 
 def write_packed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from attnctl.exits import InputError
 from attnctl.files import read_bytes
 from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.nearest import did_you_mean
+from attnctl.profile.values import HEAVIEST
 
 LIMIT = 1 << 24
 """Tokens of context, or sequences, beyond which a point is a slip of the hand."""
@@ -118,8 +118,11 @@ def _check(point: Load, where: str) -> None:
         raise InputError(
             f'{where}: a prefill of 1 new token is a decode: name its new tokens as "query"'
         )
-    if not (point.weight > 0 and math.isfinite(point.weight)):
-        raise InputError(f"{where}.weight is {point.weight}: must be a positive number")
+    if not 1 / HEAVIEST <= point.weight <= HEAVIEST:
+        raise InputError(
+            f"{where}.weight is {point.weight:g}: must be a positive number, from "
+            f"{1 / HEAVIEST:g} to {HEAVIEST:g}"
+        )
 
 
 def _refuse_twice(points: list[Load], where: str) -> None:

@@ -87,9 +87,15 @@ def _jobs(
         if pick.backend:
             setting = str(Setting(knobs=dict(pick.knobs), kernel=pick.kernel))
             groups.setdefault((pick.backend, setting), (pick, []))[1].append(load)
-    for (backend, setting), (_, loads) in groups.items():
-        kept = tuple(loads[:1] if small else loads)
-        yield Job(shape=entry.shape, backend=backend, setting=setting, loads=kept)
+    for (backend, setting), (pick, loads) in groups.items():
+        yield Job(
+            shape=entry.shape,
+            backend=backend,
+            setting=setting,
+            loads=tuple(loads[:1] if small else loads),
+            knobs=dict(pick.knobs),
+            kernel=pick.kernel,
+        )
 
 
 def loads_of(entry: Entry) -> tuple[Load, ...]:

@@ -24,12 +24,17 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of one layer shape, on the batches that it serves."""
+    """One setting of one layer shape, on the batches that it serves.
+
+    setting: knobs and kernel in words.
+    """
 
     shape: Shape
     backend: str
     setting: str
     loads: tuple[Load, ...]
+    knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

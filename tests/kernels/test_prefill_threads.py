@@ -64,7 +64,7 @@ def run_packed(
             values[int(key_starts[b]) : int(key_starts[b + 1])] = torch.nan
     launch = packed_launch(
         (query, keys, values, out, lse), starts, key_starts, (128, width - 128), FACTOR, causal,
-        max(queries), HOPPER, form,
+        max(queries), HOPPER, form=form,
     )  # fmt: skip
     assert launch is not None
     run_in_threads(launch, source, 3, patience)

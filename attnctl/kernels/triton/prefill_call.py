@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
+from attnctl.kernels.triton.descriptors import based_on, box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
 from attnctl.kernels.triton.prefill_forms import LONG, Cut, Form, counts_units, cut_units, form_of
+from attnctl.kernels.triton.relaunch import new_counts
 
 WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
@@ -25,6 +28,7 @@ def packed_launch(
     causal: bool,
     longest: int,
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
     form: Form | None = None,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
@@ -56,16 +60,8 @@ def packed_launch(
     cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes, form)
     constants = _constants(form, parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
-    return _launch(
-        boxes,
-        (out, lse, starts, key_starts, starts),
-        strides,
-        numbers,
-        cut,
-        form,
-        constants,
-        gpu.units,
-    )
+    tensors = (out, lse, starts, key_starts, starts)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, form, constants, gpu)
 
 
 def paged_launch(
@@ -75,6 +71,7 @@ def paged_launch(
     causal: bool,
     longest: tuple[int, int],
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
 ) -> Launch | None:
     """Queries over pages. tensors: Q, K and V cache, OUT, table, starts, lengths.
 
@@ -107,7 +104,7 @@ def paged_launch(
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
     constants = _constants(LONG, parts, causal, page=page, ratio=ratio)
     tensors = (out, out, starts, lengths, table)
-    return _launch(boxes, tensors, strides, numbers, cut, LONG, constants, gpu.units)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, LONG, constants, gpu)
 
 
 def _fits(gpu: Device, tensors: tuple[Tensor, ...], parts: tuple[int, int]) -> bool:
@@ -143,10 +140,18 @@ def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: i
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
+    blank = _blank_box(rows, columns, tensor.dtype)
+    return based_on(blank, tensor, shape=shape, strides=[stride, 1])
+
+
+@lru_cache(maxsize=64)
+def _blank_box(rows: int, columns: int, dtype: torch.dtype) -> Any:
+    """A descriptor of some tensor, whose own checks take longer than a launch."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    layout = box_layout(rows, columns, tensor.dtype)
-    return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
+    layout = box_layout(rows, columns, dtype)
+    some = torch.empty(rows, columns, dtype=dtype, device="meta")
+    return TensorDescriptor(some, [rows, columns], [columns, 1], [rows, columns], layout)
 
 
 def _constants(
@@ -171,19 +176,20 @@ def _constants(
 def _launch(
     boxes: tuple[Any, ...],
     tensors: tuple[Tensor, ...],
+    counts: Callable[[], Tensor] | None,
     strides: tuple[int, ...],
     numbers: tuple[float, ...],
     cut: Cut,
     form: Form,
     constants: dict[str, Any],
-    multiprocessors: int,
+    gpu: Device,
 ) -> Launch:
     from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
 
-    programs = min(multiprocessors * form.programs, cut.units)
+    programs = min(gpu.units * form.programs, cut.units)
     # without a counter it is not read, but a group of warps takes no None
-    counted, counts = counts_units(cut, form, programs), tensors[2]
+    counted, counter = counts_units(cut, form, programs), tensors[2]
     if counted:
-        counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
-    arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut, int(counted))
+        counter = counts() if counts is not None else new_counts(tensors[0].device)
+    arguments = (*boxes, *tensors, counter, *strides, *numbers, *cut, int(counted))
     return Launch(prefill_hopper_kernel, (programs,), arguments, constants)
