@@ -63,7 +63,7 @@ def form_of(tokens: int, keys: int, sequences: int, longest: int) -> Form:
 
     With a context before them the queries are few and the keys many: LONG has the widest tiles.
     """
-    if keys > 2 * tokens:
+    if 2 * keys > 3 * tokens:
         return LONG
     halves = -(-longest // 64)
     if halves * sequences > tokens // 64 + sequences:
