@@ -81,7 +81,7 @@ def test_a_terminal_sees_how_far_it_is_how_long_it_takes_and_the_best_so_far(
 def test_a_pipe_and_a_dumb_terminal_see_no_bar(
     stream: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Standard error of a job in the background stays empty, and so does what takes no line back."""
+    """Standard error stays empty, of a job in the background and where no line is taken back."""
     monkeypatch.setenv("TERM", "dumb")
     tune(request(tmp_path / "p.json"), Progress(stream), FakeBench())
     assert stream.getvalue() == ""
