@@ -79,9 +79,12 @@ class DenseLatent(LatentCache, ABC):
         parts = self._parts_of(checked, cache, chunk)
         attend, merge = self._attend, self._merge
         found, top = prefill(query, cache, checked, parts, params, weights, attend, merge)
-        if out is None:
-            out = query.new_empty(*query.shape[:2], w_uv.shape[1])
-        out[: found.shape[0]] = found
+        if out is None and found.shape[0] == query.shape[0] and found.dtype is query.dtype:
+            out = found
+        else:
+            if out is None:
+                out = query.new_empty(*query.shape[:2], w_uv.shape[1])
+            out[: found.shape[0]] = found
         if lse is not None:
             lse[: top.shape[0]] = top
         return out

@@ -142,11 +142,11 @@ def spans(queries: list[int], lengths: list[int], chunk: int) -> Iterator[Span]:
 
 def _places(block_table: Tensor, size: int, span: Span) -> tuple[Tensor, Tensor]:
     """Page and offset of a span's rows, all sequences packed: [S] each."""
-    owner, position = [], []
-    for b, (begin, end) in enumerate(zip(span.begins, span.ends, strict=True)):
-        position.append(torch.arange(begin, end))
-        owner.append(torch.full((end - begin,), b))
-    none = torch.zeros(0, dtype=torch.int64)
-    at = torch.stack([torch.cat([none, *owner]), torch.cat([none, *position])])
-    at = at.to(block_table.device)
+    begins, ends = torch.tensor((span.begins, span.ends), dtype=torch.int64)
+    counts = ends - begins
+    owner = torch.repeat_interleave(counts)
+    # a row's place among all of them, from where its sequence's first one stands
+    first = counts.cumsum(0) - counts - begins
+    position = torch.arange(owner.shape[0]) - first[owner]
+    at = torch.stack([owner, position]).to(block_table.device)
     return block_table[at[0], at[1] // size].long(), at[1] % size

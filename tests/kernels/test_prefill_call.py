@@ -8,7 +8,18 @@ import torch
 from attnctl.kernels.triton.call import launches, shape_of
 from attnctl.kernels.triton.launch import Device, Launch, knobs_for, plan
 from attnctl.kernels.triton.mla_prefill import prefill_launch
-from attnctl.kernels.triton.prefill_call import L2_BYTES, cut_units, paged_launch
+from attnctl.kernels.triton.prefill_call import paged_launch
+from attnctl.kernels.triton.prefill_forms import (
+    HALF,
+    L2_BYTES,
+    LONG,
+    PAIR,
+    TINY,
+    Form,
+    counts_units,
+    cut_units,
+    form_of,
+)
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -126,6 +137,55 @@ def test_sequences_of_one_length_have_no_empty_tiles(
     """As many for each as the longest has, where that is no more than room for any lengths."""
     cut = cut_units(tokens, sequences, longest, 16, 1, 2**20)
     assert (cut.tiles_a_sequence, cut.tiles_a_head, cut.units) == (each, tiles, tiles * 16)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "length", "form"),
+    [
+        (64, 17, TINY),
+        (64, 32, TINY),
+        (8, 33, HALF),
+        (24, 64, HALF),
+        (24, 65, PAIR),
+        (24, 128, PAIR),
+        (24, 129, HALF),
+        (24, 200, PAIR),
+        (24, 256, LONG),
+        (24, 300, HALF),
+        (8, 1024, LONG),
+    ],
+)
+def test_short_prompts_have_tiles_that_leave_little_of_them_empty(
+    sequences: int, length: int, form: Form
+) -> None:
+    """Rows in 64s and 128s, and tiles of 32, 64 and 128 keys."""
+    tokens = sequences * length
+    assert form_of(tokens, tokens, sequences, length) is form
+
+
+def test_prompts_of_many_lengths_and_those_with_a_context_have_a_form_too() -> None:
+    """One long one among short ones, and queries of which each has many keys before it."""
+    assert form_of(3800, 3800, 24, 300) is HALF
+    assert form_of(24000, 24000, 24, 3000) is LONG
+    assert form_of(24 * 64, 24 * 4096, 24, 64) is LONG
+
+
+@pytest.mark.parametrize("form", [LONG, PAIR, HALF, TINY])
+def test_programs_of_a_form_fit_a_multiprocessor_side_by_side(form: Form) -> None:
+    """228 KiB of shared memory, 1 of them for each program, and 65536 registers."""
+    rows = form.rows * form.queries * 192 + form.keys * form.depth * (192 + 128)
+    # barriers, and what the compiler needs to turn rows
+    assert form.programs * (2 * rows + 4096 + 1024) <= 233472
+    assert form.programs * form.groups <= 2
+
+
+def test_units_of_short_prompts_need_no_counter() -> None:
+    """Nor do those of which every program has one at most."""
+    for tokens, longest, counted in ((200, 200, 0), (4800, 200, 0), (2400, 300, 1)):
+        sequences = tokens // longest
+        cut = cut_units(tokens, sequences, longest, 128, 1, 2**16, PAIR)
+        assert counts_units(cut, PAIR, min(132, cut.units)) == counted
+    assert counts_units(cut_units(256, 2, 128, 128, 1, 2**16, LONG), LONG, 132)
 
 
 def through_the_call(**changes: object) -> Launch:
