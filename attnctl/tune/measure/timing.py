@@ -11,6 +11,9 @@ import torch
 SHORTEST_US = 1500.0
 """A sample runs at least this long, so that a clock's step and one interrupt do not count."""
 
+GRAPH_US = 800.0
+"""As much for replays of a graph, in which nothing of the host is."""
+
 REPLAY_US = 20_000.0
 """About the longest that one replay of a graph may take: the rounds of many must fit a budget."""
 
@@ -90,7 +93,7 @@ class GraphSampler:
         self._replay, self._each, self._kept = replay, each, kept
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         replay()
-        self._runs = runs_for(SHORTEST_US, self._run(2) * each)
+        self._runs = runs_for(GRAPH_US, self._run(2) * each)
 
     def sample_us(self) -> float:
         return self._run(self._runs)
