@@ -17,7 +17,8 @@ import os
 import statistics
 import sys
 import time
-from itertools import count
+from functools import partial
+from itertools import count, product
 from pathlib import Path
 
 import torch
@@ -25,9 +26,11 @@ from mla_gpu import Prompt
 from paged_gpu import Batch
 from peers import load_fa3
 
+from attnctl.backends.triton_mla.kernel import TritonMla
 from attnctl.kernels.triton import paged_attention
 from attnctl.kernels.triton.mla_prefill import prefill_attend
 from attnctl.kernels.triton.runtime import TritonAttention
+from attnctl.ops.mla import Latent
 from attnctl.ops.paged import Paged
 
 SHAPES = (
@@ -130,6 +133,38 @@ def latent_times(rows):
         prompt = Prompt(*shape)
         row = {"shape": "latent B{} S{} h{}".format(*shape), "same": host_us(attending(prompt))}
         add(rows, "host us", row)
+    for heads in (16, 128):
+        model = LatentModel(16, 4096, heads, layers=1, queries=1)
+        row = {"shape": f"latent B16 S4096 h{heads} q1"}
+        add(rows, "host us", row | {"same": host_us(partial(model.forward, model.caches[0]))})
+
+
+class LatentModel:
+    """Layers of latent attention with 512 + 64 columns that share a batch of whole prompts."""
+
+    params = Latent(scale=192**-0.5, kv_lora_rank=512)
+
+    def __init__(self, sequences, length, heads, layers, queries=None):
+        drawn = partial(torch.randn, device=GPU, dtype=torch.bfloat16)
+        self.runtime, queries = TritonMla(), queries or length
+        pages = -(-length // 64)
+        self.caches = [drawn(sequences * pages, 64, 576) for _ in range(layers)]
+        self.weights = drawn(heads, 128, 512), drawn(heads, 128, 512)
+        self.query = drawn(sequences * queries, heads, 192)
+        self.absorbed = drawn(sequences * queries, heads, 576)
+        table = torch.randperm(sequences * pages, device=GPU).view(sequences, pages)
+        starts = torch.arange(0, sequences * queries + 1, queries, device=GPU)
+        self.metadata = self.runtime.build_metadata(
+            starts, torch.full((sequences,), length, device=GPU), table, starts[:0],
+            max_query_len=queries, max_seq_len=length,
+        )  # fmt: skip
+
+    def prefill(self, cache):
+        given = (self.query, cache, self.metadata, self.params, *self.weights)
+        return self.runtime.prefill(*given)
+
+    def forward(self, cache):
+        return self.runtime.forward(self.absorbed, cache, self.metadata, self.params)
 
 
 def attending(prompt):
@@ -159,6 +194,16 @@ def step(rows):
         add(rows, "step ms", row | {n: statistics.median(t) for n, t in found.items()})
         del model, calls
         torch.cuda.empty_cache()
+    latent_step(rows)
+
+
+def latent_step(rows):
+    """The uncompressed form through 16 layers, their caches read and uncompressed."""
+    for shape in LATENT[:2]:
+        model = LatentModel(*shape, layers=16)
+        calls = [partial(model.prefill, cache) for cache in model.caches]
+        row = {"shape": "latent B{} S{} h{}".format(*shape), "layers": 16}
+        add(rows, "step ms", row | {"ours": step_ms(calls, rounds=7)})
 
 
 def frozen(make, batch):
@@ -317,6 +362,23 @@ def latent():
                 yield f"latent {shape} {seed}"
         if len(kept._known) != 1:
             yield f"latent {shape}: {len(kept._known)} forms"
+    for heads, queries in product((16, 128), (1, 3)):
+        runtime = None
+        for seed in range(3):
+            torch.manual_seed(seed)
+            model = LatentModel(5, 2000, heads, layers=1, queries=queries)
+            fresh = model.forward(model.caches[0])
+            model.runtime = runtime = runtime or model.runtime
+            for _ in range(2):
+                if not torch.equal(model.forward(model.caches[0]), fresh):
+                    yield f"absorbed {heads} {queries} {seed}"
+    model = LatentModel(3, 300, 16, layers=2)
+    for cache in model.caches:
+        found = model.prefill(cache)
+        model.runtime, runtime = TritonMla(), model.runtime
+        if not torch.equal(found, model.prefill(cache)):
+            yield "latent layers"
+        model.runtime = runtime
 
 
 def writes():

@@ -81,6 +81,7 @@ def _timing(timing: Timing) -> Timing:
         median_us=_rounded(timing.median_us),
         iqr_us=round(timing.iqr_us, NANOSECOND),
         default_us=None if timing.default_us is None else _rounded(timing.default_us),
+        host_us=None if timing.host_us is None else _rounded(timing.host_us),
         knobs=dict(sorted(timing.knobs.items())),
     )
 

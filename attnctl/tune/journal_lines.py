@@ -56,7 +56,7 @@ def entries_of(data: bytes, path: str) -> Iterator[Entry]:
 def _refuse_slips(entry: Entry) -> None:
     """ValueError: times that nothing takes, which no profile would hold."""
     if isinstance(entry, MeasuredLine):
-        for one in entry.measured.finals:
+        for one in (*entry.measured.finals, *entry.measured.dropped):
             if not SHORTEST_US <= one.median_us <= LONGEST_US:
                 raise ValueError(f"a time of {one.median_us} us")
 

@@ -22,8 +22,9 @@ from attnctl.tune.bench import WorkerBench
 from attnctl.tune.exchange import Bench, Site
 from attnctl.tune.journal import journal_path, open_journal
 from attnctl.tune.journal_lines import Header
+from attnctl.tune.refine import run_refined
 from attnctl.tune.report import TuneReport, tune_report
-from attnctl.tune.run import Step, run_tasks
+from attnctl.tune.run import Step
 from attnctl.tune.store import journal_base, refuse_damaged, refuse_foreign, store
 from attnctl.tune.tasks import Tasks, plan_tasks
 from attnctl.tune.workload import Load
@@ -95,12 +96,12 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     with open_journal(path, header, request.resume) as journal:
         watcher.begin(len(plan.tasks))
         started = time.monotonic()
-        measured = run_tasks(
+        tasks, measured = run_refined(
             plan.tasks, bench, journal, budget_s=request.budget_s, told=watcher.step
         )
         spent_s = time.monotonic() - started
         profile = assemble(
-            plan.tasks,
+            tasks,
             measured,
             name=request.machine.name,
             key=key,
@@ -115,7 +116,7 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
             output = _stored(request, profile, path)
             journal.remove()
     return tune_report(
-        plan.tasks,
+        tasks,
         measured,
         profile,
         output=output,

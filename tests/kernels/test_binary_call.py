@@ -12,7 +12,7 @@ import triton
 from torch import Tensor
 from triton.backends.nvidia.driver import make_tensordesc_arg, wrap_handle_tensordesc
 
-from attnctl.kernels.triton.binary_call import MAPS, Call, Encoder, Whole, call_of
+from attnctl.kernels.triton.binary_call import MAPS, Call, Calls, Encoder, Whole
 from attnctl.kernels.triton.prefill_call import _packed_box
 
 META = {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [64, 64], "fp4_padded": False}
@@ -76,17 +76,17 @@ def drawn() -> Tensor:
 def test_an_encoded_descriptor_is_what_tritons_launcher_would_have_made(driver: Driver) -> None:
     """The map, then shape and strides; at a known address nothing is encoded again."""
     launcher, first, second = Launcher(2, [META, META]), drawn(), drawn()
-    boxes, encoders = [box_over(first), box_over(first)], {}
-    call = call_of(binary_of(launcher), boxes, encoders)
+    calls, binary = Calls(), binary_of(launcher)
+    call = calls.of(binary, [box_over(first), box_over(first)])
     assert all(isinstance(one, Encoder) for one in call.makers)
-    # two descriptors of one kind share their maps
-    assert len(encoders) == 1
-    before = len(driver.asked)
+    # descriptors of one kind share their maps, from launch to launch
+    assert call.makers[0] is call.makers[1] is calls.of(binary, [box_over(second)] * 2).makers[0]
     for tensor in (first, second, first, second):
         map_, *_ = [one.at(tensor) for one in call.makers]
-        call((5, 1, 1), 7, [map_, *call.behind[0], map_, *call.behind[1], tensor, 9])
-    assert driver.asked[before:] == [first.data_ptr(), second.data_ptr()]
-    assert all(one.box.base is None for one in encoders.values())
+        behind = call.makers[0].behind
+        call((5, 1, 1), 7, [map_, *behind, map_, *behind, tensor, 9])
+    assert driver.asked == [first.data_ptr(), second.data_ptr()]
+    assert call.makers[0].box.base is None
     for tensor, sent in zip((first, second), launcher.sent, strict=False):
         one = make_tensordesc_arg(box_over(tensor), META)
         assert list(sent[9:]) == [*one, *one, tensor, 9]
@@ -95,8 +95,9 @@ def test_an_encoded_descriptor_is_what_tritons_launcher_would_have_made(driver: 
 
 def test_addresses_that_are_kept_have_a_bound(driver: Driver) -> None:
     """One more than there is room for, and the first is encoded anew."""
-    call = call_of(binary_of(Launcher(1, [META])), [box_over(drawn())], {})
+    call = Calls().of(binary_of(Launcher(1, [META])), [box_over(drawn())])
     (maker,) = call.makers
+    maker.known.clear()
     tensors = [drawn() for _ in range(MAPS + 1)]
     for tensor in tensors:
         assert maker.at(tensor)[1] == tensor.data_ptr()
@@ -117,20 +118,20 @@ def test_addresses_that_are_kept_have_a_bound(driver: Driver) -> None:
 def test_a_launcher_that_is_not_known_is_left_to_itself(run: Any) -> None:
     """The descriptors are handed on whole, over each call's own tensor."""
     first, second = drawn(), drawn()
-    call = call_of(binary_of(run), [box_over(first)], {})
+    call = Calls().of(binary_of(run), [box_over(first)])
     assert call.launcher is run
     (maker,) = call.makers
     assert isinstance(maker, Whole)
     assert maker.box.base is None
     assert maker.at(second).base is second
     assert vars(maker.at(first)) == vars(box_over(first))
-    assert call.behind == ((),)
+    assert maker.behind == ()
 
 
 def test_descriptors_that_triton_takes_apart_itself_are_left_to_it(driver: Driver) -> None:
     """Where a target has no unit for them there is no meta, and nothing to encode."""
     for metas in (None, []):
-        call = call_of(binary_of(Launcher(1, metas)), [box_over(drawn())], {})
+        call = Calls().of(binary_of(Launcher(1, metas)), [box_over(drawn())])
         assert isinstance(call.makers[0], Whole)
     assert driver.asked == []
 
@@ -138,7 +139,7 @@ def test_descriptors_that_triton_takes_apart_itself_are_left_to_it(driver: Drive
 def test_hooks_are_called_where_somebody_has_set_them() -> None:
     """A profiler's, with what it may ask of the kernel; none costs nothing."""
     sent: list[Any] = []
-    call = Call(binary_of(lambda *arguments: sent.append(arguments)), None, (), ())
+    call = Call(binary_of(lambda *arguments: sent.append(arguments)), None, ())
     call = call._replace(launcher=call.binary.run)
     hook = triton.knobs.runtime.launch_enter_hook
     call((1, 2, 3), 7, [9])
@@ -152,3 +153,17 @@ def test_hooks_are_called_where_somebody_has_set_them() -> None:
     facts = ("facts", (1, 2, 3), 7)
     after = triton.knobs.runtime.launch_exit_hook
     assert sent == [plain, (1, 2, 3, 7, 3, (4, 1, 0), facts, hook, after, 9), plain]
+
+
+def test_other_shapes_and_other_binaries_have_descriptors_of_their_own(driver: Driver) -> None:
+    """At the same address: what is encoded is the shape too, and how a kernel wants its boxes."""
+    calls, one, other = Calls(), binary_of(Launcher(1, [META])), binary_of(Launcher(1, [{**META}]))
+    whole = drawn()
+    found = [
+        calls.of(binary, [box_over(tensor)]).makers[0]
+        for binary in (one, other)
+        for tensor in (whole, whole[:64])
+    ]
+    assert len({id(maker) for maker in found}) == 4
+    assert len({id(maker.at(whole)) for maker in found}) == 4
+    assert calls.of(one, [box_over(whole[:64])]).makers[0] is found[1]

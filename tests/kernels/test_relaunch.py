@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.triton import Knobs, paged_attention
-from attnctl.kernels.triton.binary_call import call_of
+from attnctl.kernels.triton.binary_call import Calls
 from attnctl.kernels.triton.cache import write_cache
 from attnctl.kernels.triton.call import launches, prepare
 from attnctl.kernels.triton.launch import Device, knobs_for
@@ -234,7 +233,7 @@ def test_launches_whose_tensors_cannot_be_told_apart_are_not_kept() -> None:
     binary = Binary(launch, [], False)
     at = launch.kernel.arg_names.index("COUNTS")
     whole = (*given, launch.arguments[at])
-    call = partial(call_of, encoders={})
+    call = Calls().of
     assert ready_of(launch, binary, whole, call) is not None
     assert ready_of(launch, binary, tuple(given), call) is None
     assert ready_of(launch, binary, (*whole, given[0]), call) is None

@@ -64,11 +64,18 @@ def test_a_line_that_no_parser_takes_is_refused(tmp_path: Path, line: bytes) -> 
     assert "line 2 is damaged" in refusal(output)
 
 
-def test_a_time_that_nothing_takes_is_refused(tmp_path: Path) -> None:
-    """It is found when the journal is read, not when the profile is made of it at the end."""
+@pytest.mark.parametrize("last", [False, True])
+def test_a_time_that_nothing_takes_is_refused(tmp_path: Path, last: bool) -> None:
+    """It is found when the journal is read, not when the profile is made of it at the end.
+
+    The last one is of what was dropped early.
+    """
     output = tmp_path / "p.json"
     journal = begun(output)
-    journal.write_bytes(journal.read_bytes().replace(b'"median_us":', b'"median_us":-', 1))
+    data, mark = journal.read_bytes(), b'"median_us":'
+    assert data.rindex(b'"dropped":') < data.rindex(mark)
+    before, _, after = data.rpartition(mark) if last else data.partition(mark)
+    journal.write_bytes(before + mark + b"-" + after)
     said = refusal(output)
     assert "is damaged (a time of -" in said
     assert said.endswith("delete the file and start again")

@@ -4,16 +4,39 @@
 
 #include "paged_ahead.h"
 #include "paged_scores.h"
+#include "paged_weights.h"
 
 // ---- sums of values ----
 
+// sum[r][c] += weight[r][j] * value[j]
+template <class T, i64 R, i64 C, bool PART>
+INLINE void mix_one(const float* weight, const u8* value, i64 left, vf (*sum)[C]) {
+  vf v[C];
+  if constexpr (C == 1) {
+    v[0] = PART ? read_part<T>(value, left) : T::read(value);
+  } else {
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c += 2) {
+      Two two = read_two<T>(value + c * LANES * T::size);
+      v[c] = two.a;
+      v[c + 1] = two.b;
+    }
+  }
+#pragma GCC unroll 8
+  for (i64 r = 0; r < R; r++) {
+    vf w = splat(weight[r * NEAR]);
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
+  }
+}
+
 // sums[r] = keep[r] * sums[r] + weight[r] . value, for n tokens and C columns of vectors; lines are
-// fetched in the first `fetching` tokens
+// fetched in the first `fetching` fours of tokens
 template <class T, i64 R, i64 C, bool PART>
 INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
                 i64 width, Ahead& ahead, i64 fetching, float* sums, i64 pad) {
-  constexpr i64 bytes = C * LANES * T::size;
-  i64 from = column * T::size;
+  constexpr i64 bytes = 4 * C * LANES * T::size;
+  i64 from = column * T::size, left = width - column, j = 0;
   const u8* lines = take_lines(ahead, fetching * bytes / 64, values[0]);
   vf sum[R][C];
 #pragma GCC unroll 8
@@ -24,30 +47,17 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
       sum[r][c] = keep ? x * keep[r] : x;
     }
   }
-  for (i64 j = 0; j < n; j++) {
-    const u8* value = values[j] + from;
-    if (j < fetching) {
-#pragma GCC unroll 8
-      for (i64 x = 0; x < bytes; x += 64) fetch(lines + j * bytes + x);
+  for (; j + 4 <= n; j += 4) {
+    if (j < 4 * fetching) {
+#pragma GCC unroll 16
+      for (i64 x = 0; x < bytes; x += 64) fetch(lines + x);
+      lines += bytes;
     }
-    vf v[C];
-    if constexpr (C == 1) {
-      v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
-    } else {
-#pragma GCC unroll 8
-      for (i64 c = 0; c < C; c += 2) {
-        Two two = read_two<T>(value + c * LANES * T::size);
-        v[c] = two.a;
-        v[c + 1] = two.b;
-      }
-    }
-#pragma GCC unroll 8
-    for (i64 r = 0; r < R; r++) {
-      vf w = splat(weight[r * NEAR + j]);
-#pragma GCC unroll 8
-      for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
-    }
+#pragma GCC unroll 4
+    for (i64 x = 0; x < 4; x++)
+      mix_one<T, R, C, PART>(weight + j + x, values[j + x] + from, left, sum);
   }
+  for (; j < n; j++) mix_one<T, R, C, PART>(weight + j, values[j] + from, left, sum);
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
 #pragma GCC unroll 8
@@ -79,7 +89,7 @@ template <class T>
 static void mix_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows,
                      const float* keep) {
   i64 w = a.value_width, pad = ceil_to(w, LANES), passes = passes_of(rows), r = 0;
-  i64 f = (t.n + passes - 1) / passes;
+  i64 f = (t.n / 4 + passes - 1) / passes;
   if constexpr (ROWS == 8)
     mix_rows<T, 8>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
   mix_rows<T, 4>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
@@ -188,17 +198,20 @@ static Direct* lay_out_direct(const Attention& a, Arena& arena, float* staging) 
 template <class T>
 static void prepare(const Attention& a, const Sequence& s, const Item& item, Direct& d) {
   i64 group = a.heads / a.kv_heads, pad = ceil_to(a.width, LANES), lanes = across(item.rows);
-  i64 pad_v = ceil_to(a.value_width, LANES);
-  for (i64 r = 0; r < most(item.rows, lanes); r++) {
-    float* to = lanes ? d.floats : d.query + r * pad;
+  i64 pad_v = ceil_to(a.value_width, LANES), share = shared(item.rows, a.width);
+  i64 rows = share ? 16 / share : most(item.rows, lanes);
+  for (i64 r = 0; r < rows; r++) {
+    float* to = lanes || share ? d.floats : d.query + r * pad;
     i64 row = item.row + r;
     if (r < item.rows) {
       query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a), to,
                 pad);
-      split_pairs<T>(to, a.width);
+      if (!share) split_pairs<T>(to, a.width);
     }
     for (i64 x = 0; lanes && x < a.width; x++)
       d.query[x * lanes + r] = r < item.rows ? to[x] : 0;
+    for (i64 x = 0; share && x < a.width; x++)
+      d.query[x / share * 16 + r * share + x % share] = r < item.rows ? to[x] : 0;
     if (r >= item.rows) continue;
     for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
     store(d.total + r * LANES, (vf){});
@@ -210,7 +223,7 @@ template <class T>
 static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
-  i64 step = rows == 1 ? ALONE : NEAR;
+  i64 step = step_of(rows);
   prepare<T>(a, s, item, d);
   find_tile(a, s, item, item.begin, step, d.tiles[0]);
   for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {

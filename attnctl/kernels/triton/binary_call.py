@@ -27,11 +27,13 @@ class Encoder(NamedTuple):
     """Descriptors of one kind by their tensor's address, on which nothing else of them depends.
 
     None is ever out of date: the address, and what all of a kind share, is all that is encoded.
+    behind: the arguments that follow a descriptor.
     """
 
     box: Any
     encode: Callable[[Any], Sequence[Any]]
     known: dict[int, Any]
+    behind: tuple[Any, ...]
 
     def at(self, tensor: Tensor) -> Any:
         address = tensor.data_ptr()
@@ -44,21 +46,21 @@ class Encoder(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A descriptor that Triton's launcher is left to encode."""
+    """A descriptor that Triton's launcher is left to encode, with all that follows."""
 
     box: Any
+    behind: tuple[Any, ...] = ()
 
     def at(self, tensor: Tensor) -> Any:
         return based_on(self.box, tensor)
 
 
 class Call(NamedTuple):
-    """How a kernel is called. behind: the arguments that follow each of its descriptors."""
+    """How a kernel is called. makers: of its descriptors, in their order."""
 
     binary: Any
     launcher: Any
     makers: tuple[Encoder | Whole, ...]
-    behind: tuple[tuple[Any, ...], ...]
 
     def __call__(self, grid: Grid, stream: int, values: Sequence[Any]) -> None:
         binary, runtime, facts = self.binary, triton.knobs.runtime, None
@@ -72,26 +74,50 @@ class Call(NamedTuple):
         )
 
 
-def call_of(binary: Any, boxes: Sequence[Any], encoders: dict[Hashable, Encoder]) -> Call:
-    """How a binary is called whose descriptor arguments are like these.
-
-    encoders: those that are known, to which new ones are added.
-    """
-    run = binary.run
-    found = _bare(run, len(boxes)) if boxes else None
-    if found is None:
-        wholes = tuple(Whole(based_on(box, None)) for box in boxes)
-        return Call(binary, run, wholes, ((),) * len(boxes))
-    bare, encode, metas = found
-    makers = tuple(
-        _encoder(box, encode, meta, encoders) for box, meta in zip(boxes, metas, strict=True)
-    )
-    behind = (encode(*pair)[1:] for pair in zip(boxes, metas, strict=True))
-    return Call(binary, bare, makers, tuple(map(tuple, behind)))
-
-
-def _bare(run: Any, boxes: int) -> tuple[Any, Callable[..., Any], Sequence[Any]] | None:
+class Bare(NamedTuple):
     """Triton's launcher for encoded descriptors, what encodes one, and how each is to be."""
+
+    launcher: Any
+    encode: Callable[[Any, Any], Sequence[Any]]
+    metas: Sequence[Any]
+
+
+class Calls:
+    """How binaries are called, and the encoded descriptors that their calls share."""
+
+    def __init__(self) -> None:
+        self._bare: dict[int, tuple[Any, Bare | None]] = {}
+        self._encoders: dict[Hashable, Encoder] = {}
+
+    def of(self, binary: Any, boxes: Sequence[Any]) -> Call:
+        """The call of a binary whose descriptor arguments are like these."""
+        if not boxes:
+            return Call(binary, binary.run, ())
+        # beside its number the binary itself, so that no other one gets that
+        known = self._bare.get(id(binary))
+        if known is None:
+            known = self._bare[id(binary)] = binary, bare_launcher(binary.run, len(boxes))
+        bare = known[1]
+        if bare is None:
+            return Call(binary, binary.run, tuple(Whole(based_on(box, None)) for box in boxes))
+        pairs = zip(boxes, bare.metas, strict=True)
+        makers = tuple(self._encoder(bare, box, meta) for box, meta in pairs)
+        return Call(binary, bare.launcher, makers)
+
+    def _encoder(self, bare: Bare, box: Any, meta: Any) -> Encoder:
+        kind = id(meta), tuple(box.shape), tuple(box.strides)
+        found = self._encoders.get(kind)
+        if found is None:
+            first, *behind = bare.encode(box, meta)
+            known = {box.base.data_ptr(): first}
+            encode = partial(_swapped, bare.encode, meta)
+            found = Encoder(based_on(box, None), encode, known, tuple(behind))
+            self._encoders[kind] = found
+        return found
+
+
+def bare_launcher(run: Any, boxes: int) -> Bare | None:
+    """What lies within Triton's launcher, None where it is built otherwise."""
     launch = getattr(run, "launch", None)
     if not inspect.isfunction(launch):
         return None
@@ -105,17 +131,7 @@ def _bare(run: Any, boxes: int) -> tuple[Any, Callable[..., Any], Sequence[Any]]
         return None
     bare = copy.copy(run)
     bare.launch = inner
-    return bare, encode, metas
-
-
-def _encoder(
-    box: Any, encode: Callable[..., Any], meta: Any, encoders: dict[Hashable, Encoder]
-) -> Encoder:
-    blank = based_on(box, None)
-    kind = repr((blank, meta))
-    if kind not in encoders:
-        encoders[kind] = Encoder(blank, partial(_swapped, encode, meta), {})
-    return encoders[kind]
+    return Bare(bare, encode, metas)
 
 
 def _swapped(encode: Callable[..., Any], meta: Any, box: Any) -> Any:

@@ -78,12 +78,12 @@ def _laid_out(
     """Arguments as the call takes them. varying: places by argument."""
     values: list[Any] = []
     tensors, made = [], []
-    kinds = iter(zip(call.makers, call.behind, strict=True))
+    makers = iter(call.makers)
     for at, value in enumerate(given):
         if at in boxes:
-            maker, behind = next(kinds)
+            maker = next(makers)
             made.append((len(values), varying[at], maker))
-            values += [None, *behind]
+            values += [None, *maker.behind]
         elif at in varying:
             tensors.append((len(values), varying[at]))
             values.append(None)

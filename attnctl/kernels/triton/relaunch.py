@@ -8,14 +8,14 @@ another address is simply the one that is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 
-from attnctl.kernels.triton.binary_call import Call, Encoder, call_of
+from attnctl.kernels.triton.binary_call import Calls
 from attnctl.kernels.triton.launch import Launch
 from attnctl.kernels.triton.ready_launch import Ready, Tensors, ready_of
 
@@ -58,7 +58,7 @@ class Relaunches:
     def __init__(self, most: int = FORMS) -> None:
         self._most = most
         self._known: dict[Hashable, Known] = {}
-        self._encoders: dict[Hashable, Encoder] = {}
+        self._calls = Calls()
         self._counts: dict[Hashable, Tensor] = {}
 
     def place(self, tensor: Tensor) -> int | None:
@@ -105,23 +105,19 @@ class Relaunches:
         binaries = [self.first(one) for one in launches]
         whole = (*tensors, scratch.counted, *scratch.made)
         pairs = zip(launches, binaries, strict=True)
-        ready = [ready_of(*pair, whole, self.call_of) for pair in pairs]
+        ready = [ready_of(*pair, whole, self._calls.of) for pair in pairs]
         kept = tuple(one for one in ready if one is not None)
         if len(kept) < len(ready):
             return
         if len(self._known) >= self._most:
             self._known.clear()
-            self._encoders.clear()
+            self._calls = Calls()
         shapes = tuple(one.shape for one in scratch.made)
         self._known[form] = Known(kept, shapes, scratch.counted is not None)
 
     def first(self, launch: Launch) -> Any:
         """Runs a launch through Triton's own choice of a binary, which it gives."""
         return launch.kernel[launch.grid](*launch.arguments, **launch.constants)
-
-    def call_of(self, binary: Any, boxes: Sequence[Any]) -> Call:
-        """How the binary is called from now on."""
-        return call_of(binary, boxes, self._encoders)
 
     def stream(self, index: int) -> int:
         """The current stream of a device, as a driver names it."""
