@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attnctl.profile.places import bundled_folder
 from tests.commands.running import run
 from tests.profile.factory import profile, write
 
@@ -74,3 +75,14 @@ def test_what_cannot_be_deleted_keeps_nothing_else(document: Path, own: Path) ->
     assert (found.code, found.out.count(": deleted\n")) == (2, 2)
     assert found.err.endswith("a.json cannot be deleted: Is a directory\n")
     assert [one.name for one in own.iterdir() if one.suffix == ".json"] == ["a.json"]
+
+
+def test_a_shipped_profile_is_rewritten_only_as_a_file() -> None:
+    """Its name alone, which may be meant as one's own, changes nothing of the installed package."""
+    shipped = bundled_folder() / "h200.json"
+    before = shipped.read_bytes()
+    found = run("profile", "prune", "h200")
+    assert (found.code, found.out) == (2, "")
+    assert "h200.json is shipped with attnctl" in found.err
+    assert run("profile", "prune", "h200", "--dry-run").code == 0
+    assert shipped.read_bytes() == before
