@@ -86,3 +86,13 @@ def test_a_shipped_profile_is_rewritten_only_as_a_file() -> None:
     assert "h200.json is shipped with attnctl" in found.err
     assert run("profile", "prune", "h200", "--dry-run").code == 0
     assert shipped.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", ["1.", "1.x", "1.-2", "1.\u0664", "01", "-1", " 1", ""])
+def test_a_version_that_is_none_is_refused(version: str, document: Path) -> None:
+    """Only digits name a newer minor version."""
+    text = document.read_text().replace("attnctl.profile/1", f"attnctl.profile/{version}")
+    document.write_text(text, encoding="utf-8")
+    found = run("profile", "show", str(document))
+    assert (found.code, found.out) == (2, "")
+    assert "and this attnctl reads attnctl.profile/1" in found.err
