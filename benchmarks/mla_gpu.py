@@ -893,8 +893,8 @@ def main():
                     step(found, pool)
             del pool
         for name, step in (
-            ("sparse", sparse), ("packed", packed), ("indexer", indexer), ("prefill", prefill),
-            ("short", short),
+            ("sparse", sparse), ("packed", packed), ("indexer", indexer), ("short", short),
+            ("prefill", prefill),
             ("sweep-sparse", sweep_sparse), ("sweep-indexer", sweep_indexer),
             ("sweep-prefill", sweep_prefill),
         ):  # fmt: skip

@@ -47,7 +47,7 @@ def packed_launch(
     sequences = starts.shape[0] - 1
     rows = keys.shape[0] / sequences
     head_bytes = int(rows * (sum(parts) + 128) * 2)
-    form = form or form_of(tokens, keys.shape[0], sequences, longest)
+    form = form or form_of(tokens, keys.shape[0], sequences, longest, heads, gpu.units)
     low, high = parts
     boxes = (
         *_query_boxes(query, parts, min(form.box, 64)),
@@ -61,7 +61,7 @@ def packed_launch(
     constants = _constants(form, parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
     tensors = (out, lse, starts, key_starts, starts)
-    return _launch(boxes, tensors, counts, strides, numbers, cut, form, constants, gpu)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, form, longest, constants, gpu)
 
 
 def paged_launch(
@@ -104,7 +104,7 @@ def paged_launch(
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
     constants = _constants(LONG, parts, causal, page=page, ratio=ratio)
     tensors = (out, out, starts, lengths, table)
-    return _launch(boxes, tensors, counts, strides, numbers, cut, LONG, constants, gpu)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, LONG, longest[0], constants, gpu)
 
 
 def _fits(gpu: Device, tensors: tuple[Tensor, ...], parts: tuple[int, int]) -> bool:
@@ -181,6 +181,7 @@ def _launch(
     numbers: tuple[float, ...],
     cut: Cut,
     form: Form,
+    longest: int,
     constants: dict[str, Any],
     gpu: Device,
 ) -> Launch:
@@ -188,7 +189,7 @@ def _launch(
 
     programs = min(gpu.units * form.programs, cut.units)
     # without a counter it is not read, but a group of warps takes no None
-    counted, counter = counts_units(cut, form, programs), tensors[2]
+    counted, counter = counts_units(cut, form, longest, programs), tensors[2]
     if counted:
         counter = counts() if counts is not None else new_counts(tensors[0].device)
     arguments = (*boxes, *tensors, counter, *strides, *numbers, *cut, int(counted))

@@ -31,14 +31,14 @@ class Form(NamedTuple):
 
 
 # on an H200, triton 3.6: benchmarks/results/
-LONG = Form(2, 128, 2, 1, 128, 1, 16)
+LONG = Form(2, 128, 2, 1, 128, 1, 128)
 """Tiles that keep the matrix unit busy, and half of which a mask hides where there are few."""
 
 PAIR = Form(2, 64, 3, 2, 64, 1, 128)
 """Two groups on tiles of half the keys, where each skips those that none of its rows sees; the
 next unit's queries are on their way while one is computed."""
 
-HALF = Form(1, 64, 2, 1, 64, 2, 32)
+HALF = Form(1, 64, 2, 1, 64, 2, 16)
 """One group a program and two programs a multiprocessor, each of which computes while the other
 waits."""
 
@@ -58,7 +58,9 @@ class Cut(NamedTuple):
     units: int
 
 
-def form_of(tokens: int, keys: int, sequences: int, longest: int) -> Form:
+def form_of(
+    tokens: int, keys: int, sequences: int, longest: int, heads: int, multiprocessors: int
+) -> Form:
     """The form for packed rows. keys: of all sequences; longest: query tokens of one at most.
 
     With a context before them the queries are few and the keys many: LONG has the widest tiles.
@@ -71,9 +73,12 @@ def form_of(tokens: int, keys: int, sequences: int, longest: int) -> Form:
         return HALF if tokens <= 320 * sequences else LONG
     if longest <= 32:
         return TINY
-    if halves == 1 or (halves % 2 and halves <= 7):
+    # the second half of a last tile of 128 rows is empty, or all of them run at once in any case
+    odd = halves % 2 and halves <= 9
+    alone = halves == 2 and sequences * heads <= multiprocessors
+    if odd or alone:
         return HALF
-    return PAIR if longest <= 224 or 384 < longest <= 512 else LONG
+    return PAIR if halves <= 6 else LONG
 
 
 def cut_units(
@@ -103,11 +108,15 @@ def cut_units(
     return Cut(tiles, each, together, tiles * heads)
 
 
-def counts_units(cut: Cut, form: Form, programs: int) -> bool:
+def counts_units(cut: Cut, form: Form, longest: int, programs: int) -> bool:
     """Whether programs take units one after the other as they are done, by a counter.
 
     One or two units of a short sequence are of much the same work: every programs-th will do, which
-    spares the counter's zeros and the way to it.
+    spares the counter's zeros and the way to it. Many whole ones are bound by memory, to which some
+    multiprocessors have a shorter way.
     """
-    alike = form is not LONG and 1 <= cut.tiles_a_sequence <= 2
-    return cut.units > programs and not alike
+    if cut.units <= programs:
+        return False
+    many = cut.units >= 16 * programs and 16 * longest > 15 * form.rows
+    whole = form is PAIR and cut.tiles_a_sequence == 1 and many
+    return form is LONG or whole or not 1 <= cut.tiles_a_sequence <= 2
