@@ -38,16 +38,20 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One file and its header; error: why it does not read, where nobody named it."""
+    """One file and its header; error: why it does not read, where nobody named it.
+
+    data: what was read of one that was named, which may be a pipe and read but once.
+    """
 
     origin: Origin
     path: Path
     header: Header | None
     error: str = ""
+    data: bytes = b""
 
     def read(self) -> Profile:
         """The whole document. InputError where it does not read."""
-        data = read_bytes(self.path, "profile")
+        data = self.data or read_bytes(self.path, "profile")
         return parse(data, str(self.path), ours=self.origin == "bundled")
 
 
@@ -78,7 +82,8 @@ def sources(
 def _named(origin: Origin, name: str, environ: Mapping[str, str], bundled: Path) -> Source:
     try:
         path = _located(name, environ, bundled)
-        return Source(origin, path, _header(path, ours=False))
+        data = read_bytes(path, "profile")
+        return Source(origin, path, _header(data, path, ours=False), data=data)
     except InputError as error:
         if origin == "option":
             raise
@@ -103,13 +108,14 @@ def _located(name: str, environ: Mapping[str, str], bundled: Path) -> Path:
 
 def _found(origin: Origin, path: Path) -> Source:
     try:
-        return Source(origin, path, _header(path, ours=origin == "bundled"))
+        data = read_bytes(path, "profile")
+        return Source(origin, path, _header(data, path, ours=origin == "bundled"))
     except InputError as error:
         return Source(origin, path, None, str(error))
 
 
-def _header(path: Path, ours: bool) -> Header:
-    data = unmarked(read_bytes(path, "profile"), str(path))
+def _header(data: bytes, path: Path, ours: bool) -> Header:
+    data = unmarked(data, str(path))
     try:
         header = msgspec.json.decode(data, type=Header)
     except UNREADABLE as error:

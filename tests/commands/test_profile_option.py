@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -95,6 +96,25 @@ def test_a_profile_may_be_named_as_everywhere_else(
     found = answered("mien")
     assert (found.code, found.out) == (2, "")
     assert "mien: no profile or file of that name. Did you mean mine?" in found.err
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_a_profile_may_come_through_a_pipe(
+    by: str, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shell's <(command) gives it: what is read once is gone."""
+    write(profile)
+    reader, writer = os.pipe()
+    os.write(writer, profile.read_bytes())
+    os.close(writer)
+    name = f"/dev/fd/{reader}"
+    if by == "environment":
+        monkeypatch.setenv("ATTNCTL_PROFILE", name)
+    words = ("--profile", name) if by == "option" else ()
+    found = run("select", "--model", LLAMA, "--machine", "h100", *words, "--json")
+    os.close(reader)
+    (group,) = found.json["groups"]
+    assert (group["pick"], group["winner"]["evidence"]) == ("TRITON_ATTN", "measured")
 
 
 def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:
