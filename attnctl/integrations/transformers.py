@@ -22,6 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from attnctl.exits import InputError
 from attnctl.integrations.delta_rule import attach_delta_rule
+from attnctl.integrations.gradient import without_gradient
 from attnctl.integrations.masks import attention_mask
 from attnctl.integrations.packed_cache import PackedCache as PackedCache
 from attnctl.integrations.packing import Packed, PackedRows, packed_rows, packed_view, room
@@ -92,7 +93,7 @@ def attend(
         max_seq_len=rows.max_seq_len,
     )
     found = layer.forward(rows.queries(query), packed.cache, metadata, params)
-    return rows.padded(found, query), None
+    return without_gradient(rows.padded(found, query), query, key, value, s_aux), None
 
 
 def _packed(
