@@ -76,10 +76,12 @@ def check_index_keys(
             "have more than rows",
         )
     total = cache.shape[0] * cache.shape[1]
-    if isinstance(metadata, CheckedMetadata) and metadata.last_slot >= total:
+    # the slots of a batch that was not looked through: a processor need not wait for them
+    last = int(slots.max()) if slots.is_cpu and slots.numel() else -1
+    if last >= total:
         refuse(
             name,
-            f"slot {metadata.last_slot} of slot_mapping lies outside the index cache; "
+            f"slot {last} of slot_mapping lies outside the index cache; "
             f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
         )
 

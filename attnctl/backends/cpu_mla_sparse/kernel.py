@@ -59,7 +59,6 @@ class CpuMlaSparse(SparseLatent):
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
     ) -> None:
-        metadata = self._checked(metadata)
         check_index_keys(self.name, key, index_cache, metadata, params)
         write_index_keys(key, index_cache, metadata.slot_mapping, params)
 
@@ -71,7 +70,6 @@ class CpuMlaSparse(SparseLatent):
         metadata: Metadata,
         params: Indexing,
     ) -> Tensor:
-        metadata = self._checked(metadata)
         check_indexing(self.name, query, weights, index_cache, metadata, params)
         longest = max([0, *metadata.seq_lens.tolist()])
         out = weights.new_full((query.shape[0], longest), -torch.inf, dtype=torch.float32)
@@ -88,7 +86,6 @@ class CpuMlaSparse(SparseLatent):
         params: Indexing,
         out: Tensor | None = None,
     ) -> Tensor:
-        metadata = self._checked(metadata)
         check_indexing(self.name, query, weights, index_cache, metadata, params, out)
         if out is None:
             out = weights.new_full((query.shape[0], params.topk), -1, dtype=torch.int32)
