@@ -162,7 +162,7 @@ def exhaust(task, bench, judge, table, end):
         "default": default.key,
         "default_us": final.get(default.key),
         "clock": taken.clocks.get(chosen.key, ""),
-        # of a launch, where a queue hid it; what takes the host longer than the GPU waits for it
+        # of a launch of prefill, which is not in the time
         "pick_host_us": taken.host_us.get(chosen.key),
         "best_host_us": taken.host_us.get(best),
         "seconds": round(time.monotonic() - begin, 2),

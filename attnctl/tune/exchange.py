@@ -62,7 +62,7 @@ class Times(msgspec.Struct, frozen=True, tag="times"):
     """times_us: by key, a time in microseconds for each round. faults: what did not get as far.
 
     clocks: by key, what timed it, as a profile's Timing says. host_us: what the host took to launch
-    a call, where a queue hid it.
+    a call of prefill, which is not in the time.
     """
 
     times_us: dict[str, list[float]]

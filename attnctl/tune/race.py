@@ -23,7 +23,7 @@ HOPELESS = 2.0
 SAMPLE_US = 1500.0
 """About the least that a sample takes."""
 
-GROUP = 16
+GROUP = 20
 """Candidates that run in turns at first: a budget that ends leaves whole groups out."""
 
 QUIET = 0.006

@@ -8,19 +8,22 @@ import msgspec
 
 from attnctl.exits import Exit
 from attnctl.machine import Machine
-from attnctl.profile.values import Shape
+from attnctl.profile.values import Profile, Shape
 from attnctl.tune.workload import Load
 
 Status = Literal["ready", "error", "crashed", "timeout"]
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A child's first line. device: of the machine; place: torch's name of it; profile: a path."""
+    """A child's first line. device: of the machine; place: torch's name of it.
+
+    profile: its path, or what was read there.
+    """
 
     machine: Machine
     device: int
     place: str
-    profile: str
+    profile: str | Profile
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

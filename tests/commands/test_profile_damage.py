@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from attnctl.profile.places import bundled_folder
 from tests.commands.running import run
 from tests.profile.factory import profile, write
 
@@ -74,3 +75,24 @@ def test_what_cannot_be_deleted_keeps_nothing_else(document: Path, own: Path) ->
     assert (found.code, found.out.count(": deleted\n")) == (2, 2)
     assert found.err.endswith("a.json cannot be deleted: Is a directory\n")
     assert [one.name for one in own.iterdir() if one.suffix == ".json"] == ["a.json"]
+
+
+def test_a_shipped_profile_is_rewritten_only_as_a_file() -> None:
+    """Its name alone, which may be meant as one's own, changes nothing of the installed package."""
+    shipped = bundled_folder() / "h200.json"
+    before = shipped.read_bytes()
+    found = run("profile", "prune", "h200")
+    assert (found.code, found.out) == (2, "")
+    assert "h200.json is shipped with attnctl" in found.err
+    assert run("profile", "prune", "h200", "--dry-run").code == 0
+    assert shipped.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", ["1.", "1.x", "1.-2", "1.\u0664", "01", "-1", " 1", ""])
+def test_a_version_that_is_none_is_refused(version: str, document: Path) -> None:
+    """Only digits name a newer minor version."""
+    text = document.read_text().replace("attnctl.profile/1", f"attnctl.profile/{version}")
+    document.write_text(text, encoding="utf-8")
+    found = run("profile", "show", str(document))
+    assert (found.code, found.out) == (2, "")
+    assert "and this attnctl reads attnctl.profile/1" in found.err

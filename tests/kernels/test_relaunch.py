@@ -215,6 +215,37 @@ def test_no_tensor_is_held_by_what_is_kept() -> None:
     assert len(kept._known) == 1
 
 
+def test_steps_of_a_decoding_batch_share_launches_while_their_plan_is_one() -> None:
+    """Exact bounds, a token more at each step: new launches only where the segments change."""
+    kept, plans, shared = Kept(interpreted=False), set(), 0
+    with standing_on(HOPPER):
+        for longest in (*range(100, 400, 4), *range(100, 400, 4)):
+            given, bounds = inputs(1), {"max_query_len": 1, "max_seq_len": longest}
+            before = len(kept.again)
+            paged_attention(**given, params=Paged(scale=0.1), **bounds, kept=kept)
+            names = ("query", "key_cache", "value_cache", "seq_lens")
+            chosen = prepare(*(given[name] for name in names), **bounds).plan
+            again = kept.again[before:]
+            assert bool(again) is (chosen in plans)
+            plans.add(chosen)
+            if again:
+                shared += 1
+                assert len(again) == 1 + (chosen.segments > 1)
+                assert again[0][0] == (2, 8, chosen.segments)
+    assert 1 < len(plans) < 10
+    assert shared == 150 - len(plans)
+
+
+def test_a_prompts_longest_context_is_of_its_form() -> None:
+    """How many heads run side by side follows from it."""
+    kept, given = Kept(interpreted=False), inputs(512)
+    with standing_on(HOPPER):
+        for longest in (4096, 2**20, 4096):
+            bounds = {"max_query_len": 512, "max_seq_len": longest}
+            paged_attention(**given, params=Paged(scale=0.1), **bounds, kept=kept)
+    assert (len(kept.made), len(kept.again)) == (2, 1)
+
+
 def test_forms_are_dropped_when_there_are_too_many() -> None:
     """Three forms where two are kept: the third drops both, and is kept itself."""
     kept = Kept(most=2)

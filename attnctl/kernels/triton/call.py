@@ -76,25 +76,36 @@ def paged_attention(
     if out.numel() == 0 or seq_lens.numel() == 0 or max_query_len == 0:
         return out
     tensors = (query, key_cache, value_cache, out, block_table, query_start_loc, seq_lens)
-    longest = {"max_query_len": max_query_len, "max_seq_len": max_seq_len}
 
-    def make(scratch: Scratch | None = None) -> list[Launch]:
-        ready = prepared or prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
-        given = workspace
-        if given is None and scratch is not None and (size := workspace_size(ready)):
-            given = scratch.empty(size)
-        counts = None if scratch is None else scratch.counts
-        return launches(tensors, params, *ready, given, counts)
+    def planned() -> Prepared:
+        nonlocal prepared
+        if prepared is None:
+            longest = {"max_query_len": max_query_len, "max_seq_len": max_seq_len}
+            prepared = prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
+        return prepared
 
     device = None if kept is None or params.prefix_ranges is not None else kept.place(query)
     if kept is None or device is None:
-        for kernel, grid, arguments, constants in make():
+        for kernel, grid, arguments, constants in launches(tensors, params, *planned(), workspace):
             kernel[grid](*arguments, **constants)
         return out
+
+    def make(scratch: Scratch) -> list[Launch]:
+        given, size = workspace, workspace_size(planned())
+        if given is None and size:
+            given = scratch.empty(size)
+        return launches(tensors, params, *planned(), given, scratch.counts)
+
     numbers, others = _split(params)
     whole = (*tensors, workspace, *others)
-    bounds = (device, max_query_len, max_seq_len, knobs, prepared)
-    kept.run((*bounds, *numbers, *map(form_of, whole)), whole, make)
+    forms = (device, max_query_len, *numbers, *map(form_of, whole))
+
+    def alike() -> Hashable:
+        # of a decoding batch's longest context the plan alone depends: steps of one plan are alike
+        chosen = planned().plan
+        return (chosen, *forms) if chosen.kernel == "decode" else None
+
+    kept.run((max_seq_len, knobs, prepared, *forms), whole, make, alike)
     return out
 
 

@@ -73,19 +73,29 @@ class Relaunches:
         return index if index == torch.cuda.current_device() else None
 
     def run(
-        self, form: Hashable, tensors: Tensors, make: Callable[[Scratch], list[Launch]]
+        self,
+        form: Hashable,
+        tensors: Tensors,
+        make: Callable[[Scratch], list[Launch]],
+        alike: Callable[[], Hashable] | None = None,
     ) -> None:
         """Runs a form's launches over these tensors. make: gives them where they are not known.
 
-        form: all that the launches depend on, form_of() each tensor included. The first tensor says
-        where scratch memory lies.
+        form: all that the launches depend on, form_of() each tensor included. alike: of a form that
+        is not known, what it has in common with all that have its launches; None for nothing. The
+        first tensor says where scratch memory lies.
         """
         first = tensors[0]
         assert first is not None
         known = self._known.get(form)
         if known is None:
-            self._new(form, tensors, make, Scratch(first.device, self.counts))
-            return
+            wider = None if alike is None else alike()
+            known = None if wider is None else self._known.get(wider)
+            if known is None:
+                known = self._new(tensors, make, Scratch(first.device, self.counts))
+                self._keep(known, form, wider)
+                return
+            self._keep(known, form)
         if known.shapes or known.counted:
             scratch = Scratch(first.device, self.counts)
             made = [scratch.empty(*shape) for shape in known.shapes]
@@ -95,12 +105,9 @@ class Relaunches:
             one.run(stream, tensors)
 
     def _new(
-        self,
-        form: Hashable,
-        tensors: Tensors,
-        make: Callable[[Scratch], list[Launch]],
-        scratch: Scratch,
-    ) -> None:
+        self, tensors: Tensors, make: Callable[[Scratch], list[Launch]], scratch: Scratch
+    ) -> Known | None:
+        """Runs new launches; what is known of them then, None where they cannot be kept."""
         launches = make(scratch)
         binaries = [self.first(one) for one in launches]
         whole = (*tensors, scratch.counted, *scratch.made)
@@ -108,12 +115,17 @@ class Relaunches:
         ready = [ready_of(*pair, whole, self._calls.of) for pair in pairs]
         kept = tuple(one for one in ready if one is not None)
         if len(kept) < len(ready):
+            return None
+        shapes = tuple(one.shape for one in scratch.made)
+        return Known(kept, shapes, scratch.counted is not None)
+
+    def _keep(self, known: Known | None, *forms: Hashable) -> None:
+        if known is None:
             return
         if len(self._known) >= self._most:
             self._known.clear()
             self._calls = Calls()
-        shapes = tuple(one.shape for one in scratch.made)
-        self._known[form] = Known(kept, shapes, scratch.counted is not None)
+        self._known.update((form, known) for form in forms if form is not None)
 
     def first(self, launch: Launch) -> Any:
         """Runs a launch through Triton's own choice of a binary, which it gives."""

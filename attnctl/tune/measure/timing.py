@@ -11,8 +11,13 @@ import torch
 SHORTEST_US = 1500.0
 """A sample runs at least this long, so that a clock's step and one interrupt do not count."""
 
+GRAPH_US = 800.0
+"""As much for replays of a graph, in which nothing of the host is."""
+
 REPLAY_US = 20_000.0
 """About the longest that one replay of a graph may take: the rounds of many must fit a budget."""
+
+HOST_CALLS = 4
 
 MOST_RUNS = 4096
 
@@ -26,13 +31,13 @@ class Sampler(Protocol):
 
     @property
     def host_us(self) -> float:
-        """What the host takes to launch one call; 0 where it has no part in the time."""
+        """What the host takes to launch one call, where that is not in the time; else 0."""
 
     def sample_us(self) -> float:
         """The mean time of a call over one sample."""
 
 
-def sampler(calls: Sequence[Call], device: torch.device, graph: bool) -> Sampler:
+def sampler(calls: list[Call], device: torch.device, graph: bool) -> Sampler:
     """A sampler of these calls in turns. graph: as a CUDA graph, where they can be captured."""
     if device.type != "cuda":
         return HostSampler(calls)
@@ -40,7 +45,7 @@ def sampler(calls: Sequence[Call], device: torch.device, graph: bool) -> Sampler
         captured = _capture(calls)
         if captured is not None:
             replayed, each = captured
-            return GraphSampler(replayed.replay, each, kept=calls)
+            return GraphSampler(replayed.replay, each, host_us=_host_us(calls), kept=calls)
     from attnctl.tune.measure.queued import QueuedSampler
 
     return QueuedSampler(calls)
@@ -84,13 +89,15 @@ class GraphSampler:
     kept: the calls of the graph, whose tensors it reads and writes as long as it is replayed.
     """
 
-    clock, host_us = "graph", 0.0
+    clock = "graph"
 
-    def __init__(self, replay: Call, each: int, kept: Sequence[Call] = ()) -> None:
-        self._replay, self._each, self._kept = replay, each, kept
+    def __init__(
+        self, replay: Call, each: int, host_us: float = 0.0, kept: Sequence[Call] = ()
+    ) -> None:
+        self._replay, self._each, self.host_us, self._kept = replay, each, host_us, kept
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         replay()
-        self._runs = runs_for(SHORTEST_US, self._run(2) * each)
+        self._runs = runs_for(GRAPH_US, self._run(2) * each)
 
     def sample_us(self) -> float:
         return self._run(self._runs)
@@ -108,6 +115,17 @@ class GraphSampler:
 def runs_for(sample_us: float, once_us: float, most: int = MOST_RUNS) -> int:
     """How many runs of one that takes so long make a sample."""
     return max(1, min(most, int(sample_us / max(once_us, 0.1))))
+
+
+def _host_us(calls: list[Call]) -> float:
+    """The least that launching a call takes the host."""
+    found = []
+    for call in (calls * HOST_CALLS)[:HOST_CALLS]:
+        begin = time.perf_counter_ns()
+        call()
+        found.append((time.perf_counter_ns() - begin) / 1e3)
+    torch.cuda.synchronize()
+    return min(found)
 
 
 def _capture(calls: Sequence[Call]) -> tuple[torch.cuda.CUDAGraph, int] | None:

@@ -86,8 +86,14 @@ class Turns:
             kept,
             faults,
             clocks={key: one.clock for key, one in made.items()},
-            host_us={key: round(one.host_us, 3) for key, one in made.items() if one.host_us},
+            host_us={
+                key: round(one.host_us, 3) for key, one in made.items() if self._launches(one)
+            },
         )
+
+    def _launches(self, one: Sampler) -> bool:
+        """Whether what the host takes to launch it is worth telling: engines replay decode."""
+        return self._work is not None and self._work.phase == "prefill" and one.host_us > 0
 
     def _batch(self, work: Work, page: int, order: tuple[int, ...] | None) -> Batch:
         key = (page, order)
