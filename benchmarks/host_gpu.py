@@ -236,6 +236,7 @@ def check(rows):
         *unaligned(),
         *latent(),
         *writes(),
+        *steps(),
     ]
     assert Relaunches().place(torch.zeros(1, device=GPU)) == 0
     rows.append({"group": "check", "wrong": wrong})
@@ -379,6 +380,20 @@ def latent():
         if not torch.equal(found, model.prefill(cache)):
             yield "latent layers"
         model.runtime = runtime
+
+
+def steps():
+    """Decoding with exact bounds, a few tokens more at each step, from one segment to many."""
+    batch = Batch(4, 4096, 1)
+    kept, plans = batch.kept, set()
+    for longest in (*range(16, 4096, 37), *range(16, 4096, 37)):
+        batch.lengths.fill_(longest)
+        batch.length = longest
+        if not torch.equal(outputs(batch, kept), outputs(batch, None)):
+            yield f"steps {longest}"
+        plans |= {id(known) for known in kept._known.values()}
+    if not 1 < len(plans) < 20:
+        yield f"steps: {len(plans)} plans"
 
 
 def writes():

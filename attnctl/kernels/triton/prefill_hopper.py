@@ -1,10 +1,10 @@
-"""Prefill on Hopper: two groups of warps, 64 query rows each, and a warp that copies for them.
+"""Prefill on Hopper: groups of warps with 64 query rows each, and a warp that copies for them.
 
-While one group computes its softmax the other has the matrix unit, and each group multiplies the
-next keys before it waits for the last weights' product. Rows arrive as boxes, keys from the last
-to the first, so that only the first tiles need a mask. As many programs as the device runs at once
-go through all units: what a unit reads is on its way while the one before it is finished. Written
-in Gluon, as mla_hopper is.
+While one group computes its softmax the other has the matrix unit, be it of the same program or of
+another one beside it (prefill_forms), and each group multiplies the next keys before it waits for
+the last weights' product. Rows arrive as boxes, keys from the last to the first, so that only the
+first tiles need a mask. As many programs as the device runs at once go through all units: what a
+unit reads is on its way while the one before it is finished. Written in Gluon, as mla_hopper is.
 """
 
 from __future__ import annotations
