@@ -120,7 +120,7 @@ def _check(point: Load, where: str) -> None:
         )
     if not 1 / HEAVIEST <= point.weight <= HEAVIEST:
         raise InputError(
-            f"{where}.weight is {point.weight:g}: must be a positive number, from "
+            f"{where}.weight is {point.weight}: must be a positive number, from "
             f"{1 / HEAVIEST:g} to {HEAVIEST:g}"
         )
 
