@@ -16,9 +16,27 @@ import msgspec
 from attnctl.trials import Ready, Trial
 
 START_LIMIT_S = 120.0
+BUILD_LIMIT_S = 600.0
+"""Of the C++ kernels, each of which takes half a minute where others compute too."""
 LINE_LIMIT_BYTES = 1 << 20
 TAIL_BYTES = 4000
 READS = 64
+
+
+_START = (
+    "import sys; path = {path!r}; "
+    "sys.path[:] = path + [x for x in sys.path if x and x not in path]; import runpy; "
+    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+)
+"""A child imports from where its parent does, and nothing that lies in the folder they stand in:
+a torch.py there, or a checkout of torch, is not the torch of this environment."""
+
+
+def _environment() -> dict[str, str]:
+    """The parent's, without a wish that kernels be interpreted: a child says so where it does."""
+    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    # what a child starts (torch's compile workers) must not look there either
+    return {**kept, "PYTHONSAFEPATH": "1"}
 
 
 class Worker:
@@ -29,7 +47,13 @@ class Worker:
         os.set_blocking(self._log_read, False)
         self._buffer = b""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [
+                sys.executable,
+                "-c",
+                _START.format(path=list(map(str, sys.path)), module=module),
+                *arguments,
+            ],
+            env=_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,
@@ -202,10 +226,13 @@ def _start(make: Callable[[], Worker]) -> tuple[Worker | None, Ready]:
 def _said(worker: Worker) -> Ready:
     """What a new worker says of itself; where it cannot serve, why, in a sentence."""
     try:
-        line = worker.line(START_LIMIT_S)
-        if line is None:
-            return Ready(False, f"the worker was not ready after {START_LIMIT_S:.0f} s")
-        said = msgspec.json.decode(line, type=Ready)
+        line, limit_s = worker.line(START_LIMIT_S), START_LIMIT_S
+        said = None if line is None else msgspec.json.decode(line, type=Ready)
+        if said is not None and said.building:
+            line, limit_s = worker.line(BUILD_LIMIT_S), BUILD_LIMIT_S
+            said = None if line is None else msgspec.json.decode(line, type=Ready)
+        if said is None:
+            return Ready(False, f"the worker was not ready after {limit_s:.0f} s")
     except (EOFError, msgspec.MsgspecError):
         return Ready(False, f"the worker ended before it was ready, {worker.death()}")
     return said if said.ok else Ready(False, f"the worker could not start: {said.detail}")

@@ -20,10 +20,14 @@ algebra is right in Triton's interpreter, that they are right on the device itse
 
 
 class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The worker's first line: ready for cases, or why it never will be."""
+    """The worker's first line: ready for cases, or why it never will be.
+
+    building: not yet; a C++ kernel is being built first, which is no part of any case's time.
+    """
 
     ok: bool
     detail: str = ""
+    building: bool = False
     torch: str = ""
     triton: str = ""
 
@@ -76,6 +80,7 @@ class Trial(msgspec.Struct, frozen=True):
 
     reasons: the unmet rules of an unsupported case. launches: what was compiled for the case.
     timing: of a case that passed, where times were asked for and the device itself ran it.
+    note: of the first case, what stood in for the backend's own kernels, and why.
     """
 
     case: str
@@ -86,6 +91,7 @@ class Trial(msgspec.Struct, frozen=True):
     reasons: tuple[Finding, ...] = ()
     launches: tuple[Launched, ...] = ()
     timing: Timing | None = None
+    note: str = ""
 
 
 class BackendTrials(msgspec.Struct, frozen=True):

@@ -91,6 +91,7 @@ def _serve(
     runtime = open_backend(backend) if cache_bytes is None else Noting(open_backend(backend))
     place = "cpu" if device in ("cpu", "interpret") else device
     version = str(torch.__version__)
+    note = _built(runtime, answers) if device == "cpu" else ""
     say(answers, Ready(ok=True, detail=f"torch {version}", torch=version))
     for line in sys.stdin:
         text = line.strip()
@@ -105,7 +106,19 @@ def _serve(
         except Exception as error:  # one case's error is that case's result
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
         seconds = time.perf_counter() - start
-        say(answers, msgspec.structs.replace(trial, seconds=seconds))
+        say(answers, msgspec.structs.replace(trial, seconds=seconds, note=note))
+        note = ""
+
+
+def _built(runtime: Any, answers: IO[bytes]) -> str:
+    """Builds the C++ kernels before any case's time begins; what stands in where there are none."""
+    if not hasattr(runtime, "finding"):
+        return ""
+    say(answers, Ready(ok=True, building=True))
+    found = runtime.finding()
+    if found.met:
+        return ""
+    return f"computed in plain torch, not by its C++ kernels: {found.found} [{found.fix}]"
 
 
 def _tried(runtime: Any, text: str, place: str, twice: bool) -> Trial:

@@ -6,8 +6,11 @@ and case, and answers as attnctl.worker does.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import msgspec
@@ -19,12 +22,29 @@ from attnctl.worker import private_answers, say
 
 def main() -> int:
     answers = private_answers()
+    _settle()
     try:
         _serve(answers)
     except Exception as error:  # the parent turns it into a sentence
         say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
+
+
+def _settle() -> None:
+    """Gives Triton another cache where its own cannot be written: nothing compiles without one."""
+    root = os.environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111
+    own = os.environ.get("TRITON_CACHE_DIR") or f"{root}/.triton/cache"
+    try:
+        Path(own).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=own):
+            return
+    except OSError:
+        from attnctl.kernels.cpu.build import cache_folder
+
+        instead = cache_folder(os.environ)
+    if instead is not None:
+        os.environ["TRITON_CACHE_DIR"] = str(instead / "triton")
 
 
 def _serve(answers: IO[bytes]) -> None:
@@ -35,8 +55,8 @@ def _serve(answers: IO[bytes]) -> None:
     from attnctl.compiling.targets import archs, stand_in
 
     known, compilers = archs(), dict[str, Compiler]()
-    versions = {"torch": str(torch.__version__), "triton": str(triton.__version__)}
-    say(answers, Ready(ok=True, **versions))
+    versions = str(torch.__version__), str(triton.__version__)
+    say(answers, Ready(ok=True, torch=versions[0], triton=versions[1]))
     for line in sys.stdin:
         backend, target, most, knobs, text = line.strip().split(" ", 4)
         compilers.setdefault(target, Compiler(stand_in(target, known)))

@@ -137,7 +137,7 @@ def _convolved(
         activation="silu" if activation else None,
     )
     found = _run("SHORT_CONV_ATTN", inputs, state, batch, tokens, continued)
-    found = forward_only(found, hidden_states, weight)
+    found = forward_only(found, hidden_states, weight, bias)
     return found.unflatten(0, (batch, tokens)).transpose(1, 2)
 
 
@@ -154,5 +154,6 @@ def _run(
         has_initial_state=torch.full((batch,), continued, dtype=torch.bool, device=device),
         max_query_len=tokens,
     )
-    found: Tensor = open_backend(name).forward(inputs, state, metadata)
+    with torch.no_grad():
+        found: Tensor = open_backend(name).forward(inputs, state, metadata)
     return found

@@ -25,9 +25,10 @@ class _ForwardOnly(torch.autograd.Function):
         )
 
 
-def forward_only(out: Tensor, *inputs: Tensor) -> Tensor:
+def forward_only(out: Tensor, *inputs: Tensor | None) -> Tensor:
     """The output, of which a backward pass through these inputs raises InputError."""
-    if torch.is_grad_enabled() and any(one.requires_grad for one in inputs):
-        marked: Tensor = _ForwardOnly.apply(out, *inputs)
+    wanting = [one for one in inputs if one is not None and one.requires_grad]
+    if wanting and torch.is_grad_enabled():
+        marked: Tensor = _ForwardOnly.apply(out.detach(), *wanting)
         return marked
     return out

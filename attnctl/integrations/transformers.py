@@ -98,7 +98,7 @@ def attend(
         max_seq_len=rows.max_seq_len,
     )
     found = layer.forward(rows.queries(query), packed.cache, metadata, params)
-    return forward_only(rows.padded(found, query), query, key, value), None
+    return forward_only(rows.padded(found, query), query, key, value, s_aux), None
 
 
 def _packed(

@@ -5,6 +5,7 @@ Sentences begin with the name of the backend that asks.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import NoReturn
 
 import torch
@@ -45,6 +46,7 @@ def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
         ("slot_mapping", 1),
     ):
         _check_integers(name, field, getattr(metadata, field), dimensions)
+    check_bounds(name, metadata)
     starts, lens = metadata.query_start_loc.tolist(), metadata.seq_lens.tolist()
     if len(starts) != len(lens) + 1:
         refuse(
@@ -63,7 +65,7 @@ def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
     return CheckedMetadata(
         query_start_loc=metadata.query_start_loc.to(torch.int32).contiguous(),
         seq_lens=metadata.seq_lens.to(torch.int32).contiguous(),
-        block_table=table.to(torch.int32).contiguous(),
+        block_table=_narrowed(table, first, last).contiguous(),
         slot_mapping=slots.to(torch.int64).contiguous(),
         max_query_len=metadata.max_query_len,
         max_seq_len=metadata.max_seq_len,
@@ -73,6 +75,21 @@ def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
         last_block=last,
         last_slot=int(slots.max()) if slots.numel() else -1,
     )
+
+
+def check_bounds(name: str, metadata: Metadata) -> None:
+    """InputError: a bound that is no number of tokens."""
+    for field in ("max_query_len", "max_seq_len"):
+        bound = getattr(metadata, field)
+        if not isinstance(bound, Integral) or bound < 0:
+            refuse(name, f"{field} must be an integer from 0 on, a bound; it is {bound!r}")
+
+
+def _narrowed(table: Tensor, first: int, last: int) -> Tensor:
+    """The table as int32. A block beyond that stays one that no cache has."""
+    if first < -(1 << 31) or last >= 1 << 31:
+        table = table.clamp(-1, (1 << 31) - 1)
+    return table.to(torch.int32)
 
 
 def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from attnctl.kernels import batch_checks
-from attnctl.kernels.batch_checks import INTEGERS, CheckedMetadata, refuse
+from attnctl.kernels.batch_checks import INTEGERS, CheckedMetadata, check_bounds, refuse
 from attnctl.latent_runtime import packed_batch
 from attnctl.runtime import Metadata
 
@@ -22,7 +22,10 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
     InputError: its tensors contradict each other.
     """
     tensors = {field: getattr(metadata, field) for field in DIMENSIONS}
-    devices = {getattr(tensor, "device", None) for tensor in tensors.values()}
+    for field, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            refuse(name, f"{field} must be a tensor of integers; it is {type(tensor)}")
+    devices = {tensor.device for tensor in tensors.values()}
     if len(devices) > 1:
         said = ", ".join(f"{field} on {x.device}" for field, x in tensors.items())
         refuse(name, f"a batch's tensors must lie on one device; it has {said}")
@@ -36,6 +39,7 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
                 f"{field} must be a tensor of integers of {dimensions} "
                 f"dimension{'s'[: dimensions - 1]}; it is {list(tensor.shape)} {tensor.dtype}",
             )
+    check_bounds(name, metadata)
     sequences = metadata.seq_lens.shape[0]
     bounds = {"max_query_len": metadata.max_query_len, "max_seq_len": metadata.max_seq_len}
     if metadata.query_start_loc.shape[0] != sequences + 1:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.kernels.paged_checks import check_spread
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
@@ -131,6 +132,7 @@ def check_out(name: str, query: Tensor, width: int, out: Tensor | None, lse: Ten
                 f"{what} must be {list(shape)} {dtype} on {query.device}; "
                 f"it is {list(tensor.shape)} {tensor.dtype} on {tensor.device}",
             )
+        check_spread(name, tensor)
     if out is not None and out.stride(2) != 1:
         refuse(name, f"out's last dimension must be dense; its stride is {out.stride(2)}")
 

@@ -17,6 +17,9 @@ PACKED = "fp8_ds_mla"
 
 def encode_rows(latent: Tensor, rope: Tensor, cache: Tensor, params: Latent) -> Tensor:
     """[T, C] in the cache's dtype. Values beyond an FP8 format's largest become that."""
+    if params.kv_scale != 1.0 and cache.dtype not in FP8:
+        # whoever reads multiplies with it, whatever the cache holds
+        latent, rope = (x.float() / params.kv_scale for x in (latent, rope))
     if cache.dtype is torch.uint8:
         return pack_rows(latent, rope)
     rows = torch.cat([latent, rope], dim=1)

@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata
+from attnctl.kernels.latent_batch import check_batch, check_places
+from attnctl.kernels.paged_checks import check_call, check_write
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -24,6 +27,7 @@ class PackedCache:
     block_multiple = 16
     _live: tuple[Metadata, Tensor] | None = None
     _write: tuple[Callable[..., None] | None] | None = None
+    _placed: tuple[Metadata, int, int] | None = None
 
     def get_name(self) -> str:
         return self.name
@@ -60,26 +64,62 @@ class PackedCache:
         max_query_len: int,
         max_seq_len: int,
     ) -> Metadata:
-        return Metadata(
-            query_start_loc=query_start_loc,
-            seq_lens=seq_lens,
-            block_table=block_table,
-            slot_mapping=slot_mapping,
-            max_query_len=max_query_len,
-            max_seq_len=max_seq_len,
+        """The batch, in int32 (slots int64), dense: what is so already is not copied.
+
+        On the processor its contents are checked, once: do not change its tensors while it is in
+        use. InputError: its tensors contradict each other, as far as that shows without waiting.
+        """
+        return check_batch(
+            self.name,
+            Metadata(
+                query_start_loc=query_start_loc,
+                seq_lens=seq_lens,
+                block_table=block_table,
+                slot_mapping=slot_mapping,
+                max_query_len=max_query_len,
+                max_seq_len=max_seq_len,
+            ),
         )
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
+        checked = self._checked(metadata)
+        check_write(self.name, key, value, cache, checked, params)
         if self._write is None and cache.is_cuda:
             self._write = (_kernel(),)
         write = self._write[0] if self._write and cache.is_cuda else None
         if write is None:
-            write_packed(key, value, cache, metadata.slot_mapping, params)
+            refuse(self.name, params)
+            write_packed(key, value, cache, checked.slot_mapping, params)
             return
         keys, values = views(cache, key.shape[2])
-        write(key, value, keys, values, metadata.slot_mapping, params.k_scale, params.v_scale)
+        write(key, value, keys, values, checked.slot_mapping, params.k_scale, params.v_scale)
+
+    def _checked(self, metadata: Metadata) -> Metadata:
+        # on a GPU build_metadata has said all that can be said without waiting
+        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
+            return metadata
+        return check_batch(self.name, metadata)
+
+    def _checked_call(
+        self,
+        query: Tensor,
+        cache: Tensor,
+        metadata: Metadata,
+        params: Paged,
+        out: Tensor | None,
+    ) -> Metadata:
+        """The batch of a call. InputError: its tensors do not fit together."""
+        checked = self._checked(metadata)
+        check_call(self.name, query, cache, checked, params, out)
+        seen = (checked, *cache.shape[:2])
+        last = self._placed
+        # the layers of a model share a batch: its block table is looked through once
+        if last is None or last[0] is not checked or last[1:] != seen[1:]:
+            check_places(self.name, checked, cache)
+            self._placed = seen
+        return checked
 
     def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
         """The result in `out` where one was given: rows of no sequence keep what they held.
@@ -122,6 +162,18 @@ def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return cache.narrow(-1, 0, width), cache.narrow(-1, width, cache.shape[-1] - width)
 
 
+def over_scales(key: Tensor, value: Tensor, cache: Tensor, params: Paged) -> tuple[Tensor, Tensor]:
+    """K and V as a cache of floats keeps them: whoever reads multiplies with the scales.
+
+    FP8 and int8 caches are scaled by the kernels that round.
+    """
+    if cache.dtype not in FLOATS:
+        return key, value
+    parts = ((key, params.k_scale), (value, params.v_scale))
+    key, value = (x if scale == 1.0 else (x.float() / scale).to(x.dtype) for x, scale in parts)
+    return key, value
+
+
 def write_packed(
     key: Tensor, value: Tensor, cache: Tensor, slot_mapping: Tensor, params: Paged
 ) -> None:
@@ -140,14 +192,21 @@ def write_packed(
     )
     slots = slot_mapping[source].clamp(min=0).long()
     place = (slots // page, slots % page)
-    for part, tensor, scale in (
-        (cache[..., :width], key, params.k_scale),
-        (cache[..., width:], value, params.v_scale),
-    ):
-        scaled = tensor[:rows] if scale == 1.0 else tensor[:rows].float() / scale
-        stored = scaled[source].to(cache.dtype)
-        # torch's index_put has no FP8: the bits are moved as bytes
-        if cache.dtype.is_floating_point and cache.dtype.itemsize == 1:
-            part, stored = part.view(torch.uint8), stored.view(torch.uint8)
-        any_kept = kept.any()
-        part[place] = torch.where(any_kept, stored, part[place])
+    fp8 = cache.dtype.is_floating_point and cache.dtype.itemsize == 1
+    with torch.no_grad():
+        for part, tensor, scale in (
+            (cache[..., :width], key, params.k_scale),
+            (cache[..., width:], value, params.v_scale),
+        ):
+            scaled = tensor[:rows] if scale == 1.0 else tensor[:rows].float() / scale
+            if fp8:
+                # a cast beyond the largest finite value gives NaN
+                scaled = scaled.float().clamp(
+                    *(sign * torch.finfo(cache.dtype).max for sign in (-1, 1))
+                )
+            stored = scaled[source].to(cache.dtype)
+            # torch's index_put has no FP8: the bits are moved as bytes
+            if fp8:
+                part, stored = part.view(torch.uint8), stored.view(torch.uint8)
+            any_kept = kept.any()
+            part[place] = torch.where(any_kept, stored, part[place])

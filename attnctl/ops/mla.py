@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from attnctl.ops.merge_states import merge_attn_states
+from attnctl.ops.paged_params import settle_latent
 
 
 class Latent(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,9 @@ class Latent(msgspec.Struct, frozen=True, kw_only=True):
     scale: float
     kv_lora_rank: int
     kv_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        settle_latent(self)
 
 
 def latent_attention(

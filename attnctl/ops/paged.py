@@ -23,6 +23,8 @@ import msgspec
 import torch
 from torch import Tensor
 
+from attnctl.ops.paged_params import settle
+
 
 class Paged(msgspec.Struct, frozen=True, kw_only=True):
     """What the mask and the logits need beside the tensors; None: the layer has none of it.
@@ -30,6 +32,7 @@ class Paged(msgspec.Struct, frozen=True, kw_only=True):
     sinks: [H] float32. alibi_slopes: [H] float32. prefix_ranges: [B, M, 2] int32, first and
     past-the-end positions of bidirectional ranges, empty ranges ignored. k_scale, v_scale: what a
     stored FP8 value is multiplied with; of an int8 cache [N, P, Hk] float32, one a token and head.
+    A softcap of 0 is none. InputError where a value makes no attention.
     """
 
     scale: float
@@ -43,6 +46,9 @@ class Paged(msgspec.Struct, frozen=True, kw_only=True):
     prefix_ranges: Tensor | None = None
     k_scale: float | Tensor = 1.0
     v_scale: float | Tensor = 1.0
+
+    def __post_init__(self) -> None:
+        settle(self)
 
 
 def paged_attention(

@@ -32,7 +32,7 @@ def smoke_view(report: SmokeReport) -> View:
         from attnctl.render.smoke_perf import perf_blocks
 
         times = perf_blocks(report)
-    return (Table(columns, rows), *bad, *_idle(report), *times, Line(_sum(report)))
+    return (Table(columns, rows), *bad, *_noted(report), *_idle(report), *times, Line(_sum(report)))
 
 
 def listing_view(plans: Sequence[Plan]) -> View:
@@ -60,6 +60,15 @@ def support_view(plans: Sequence[Plan]) -> View:
             cell = Mark(count, "good" if taken[op] and not left else "warn" if taken[op] else "dim")
             rows.append((plan.backend, plan.device, op, cell, why_nothing(left) if left else ""))
     return (Table(("backend", "on", "operation", "takes", "of the rest"), tuple(rows), fixed=2),)
+
+
+def _noted(report: SmokeReport) -> list[Line]:
+    """A line for what stood in for kernels, with the backends that it did so in."""
+    said: dict[str, list[str]] = {}
+    for backend in report.backends:
+        for note in dict.fromkeys(trial.note for trial in backend.trials if trial.note):
+            said.setdefault(note, []).append(backend.backend)
+    return [Line(Mark(f"{', '.join(names)}: {note}", "warn")) for note, names in said.items()]
 
 
 def _idle(report: SmokeReport) -> list[Line]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
 import subprocess
 import sys
@@ -214,3 +216,71 @@ def test_pages_that_are_no_multiple_of_32_are_refused() -> None:
         runtime.cache_shape(1, 40, 1, 64)
     assert runtime.cache_shape(3, 64, 2, 192, 128) == (3, 64, 2, 320)
     assert sorted(runtime.cache_stride_order()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("left", [0, 100, -1], ids=["empty", "short", "a byte less"])
+def test_a_file_that_was_cut_short_is_built_anew(source: Path, tmp_path: Path, left: int) -> None:
+    """By a full disk or a lost one: what is left may end the process that maps it."""
+    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    path = Path(build(source, (), environ).path or "")
+    text = path.read_bytes()[:left]
+    # a file of its own: this process has the first one mapped
+    path.unlink()
+    path.write_bytes(text)
+    again = build(source, (), environ)
+    assert (again.path, again.cached) == (str(path), False)
+    assert ctypes.CDLL(str(path)).answer() == 42
+
+
+def test_a_file_that_cannot_be_loaded_is_built_anew(source: Path, tmp_path: Path) -> None:
+    """Whole, with its hash behind it, and of no format that this system loads."""
+    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    path = Path(build(source, (), environ).path or "")
+    text = b"of another machine"
+    path.unlink()
+    path.write_bytes(text + hashlib.sha256(text).digest())
+    assert build(source, (), environ).cached is False
+    assert ctypes.CDLL(str(path)).answer() == 42
+
+
+def test_a_folder_that_is_full_leaves_the_next(
+    source: Path, tmp_path: Path, script: Callable[[str, str], Path]
+) -> None:
+    """A compiler that finds no room there is asked again in the temporary folder, alike."""
+    real = compilers({"PATH": PATH})[0][0]
+    full = script(
+        "full",
+        'case "$*" in *cache/attnctl/*) echo "as: fatal: No space left on device" >&2; exit 1;; '
+        f'esac\nPATH={PATH} exec {real} "$@"',
+    )
+    (tmp_path / "other").mkdir()
+    environ = {
+        "CC": str(full),
+        "PATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "other"),
+    }
+    made = build(source, ("-DX",), environ)
+    assert Path(made.path or "").parent == tmp_path / "other" / f"attnctl-{os.geteuid()}"
+    assert made.finding.found.endswith(", -DX -fopenmp")
+
+
+def test_a_compiler_whose_quotes_do_not_end_is_none(
+    source: Path, tmp_path: Path, script: Callable[[str, str], Path]
+) -> None:
+    """CC='gcc "' is passed over, and the next compiler found."""
+    second = script("gcc", "")
+    assert compilers({"CC": 'gcc "', "PATH": str(tmp_path)}) == [(str(second),)]
+
+
+def test_a_relative_cache_is_ignored(tmp_path: Path) -> None:
+    """As the specification of XDG_CACHE_HOME says: it would follow the working directory."""
+    environ = {"XDG_CACHE_HOME": "here", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    assert cache_folder(environ) == tmp_path / ".cache" / "attnctl"
+
+
+def test_a_home_shared_by_processors_has_a_build_for_each(source: Path, tmp_path: Path) -> None:
+    """What -mcpu=native means is another thing on each."""
+    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first, second = (build(source, (), environ, name).path for name in ("one", "another"))
+    assert first != second

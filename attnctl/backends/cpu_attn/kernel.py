@@ -12,13 +12,9 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.findings import Finding
 from attnctl.kernels.batch_checks import CheckedMetadata, check_batch, check_pages
-from attnctl.kernels.cpu.checks import (
-    check_cache,
-    check_params,
-    check_query,
-    check_sizes,
-    check_write,
-)
+from attnctl.kernels.cpu.checks import check_cache, check_query, check_sizes, check_write
+from attnctl.kernels.packed_cache import over_scales
+from attnctl.kernels.paged_checks import check_params_of, check_spread
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
@@ -143,6 +139,7 @@ class CpuAttention:
             else check_batch(self.get_name(), metadata)
         )
         check_write(key, value, cache, checked, params)
+        key, value = over_scales(key, value, cache, params)
         width = key.shape[2]
         (self._kernels or self._open()).write(
             key,
@@ -169,9 +166,11 @@ class CpuAttention:
             else check_batch(self.get_name(), metadata)
         )
         check_query(query, cache, checked, out)
+        if out is not None:
+            check_spread(self.get_name(), out)
         check_cache(cache, params)
         tokens, heads, width = query.shape
-        check_params(params, heads, checked.seq_lens.shape[0])
+        check_params_of(self.get_name(), params, query, checked.seq_lens.shape[0])
         blocks, page, _, _ = cache.shape
         last = self._paged
         # the layers of a model share a batch: its block table is looked through once

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_dense import DenseLatent
+from attnctl.kernels.latent_states_checks import check_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -87,10 +88,12 @@ class CpuMla(DenseLatent):
         out: Tensor | None = None,
         lse: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        self._check_device(out_a)
+        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
         if out is None:
-            out = torch.empty_like(out_a)
+            out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
         if lse is None:
-            lse = torch.empty_like(lse_a, dtype=torch.float32)
+            lse = torch.empty(lse_a.shape)
         self._open().merge(out_a, lse_a, out_b, lse_b, out, lse)
         return out, lse
 

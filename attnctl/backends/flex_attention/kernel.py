@@ -14,7 +14,7 @@ from torch.fx.experimental import _config as fx_config
 
 from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import Batch, attend, batch_of, fused, mark_sizes, unfused
-from attnctl.kernels.packed_cache import PackedCache
+from attnctl.kernels.packed_cache import PackedCache, refuse
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
@@ -72,17 +72,24 @@ class FlexAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError: sinks, or a cache that does not fit."""
+        _check(params)
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
-        _check(heads, cache, params)
         if out is None:
             out = query.new_zeros(tokens, heads, cache.shape[3] - width)
         if tokens == 0 or metadata.seq_lens.shape[0] == 0 or metadata.max_query_len == 0:
             return out
-        batch = self._batch(cache, metadata, params, tokens, query.dtype)
-        function = self._function(batch, cache)
-        found = attend(query, cache, batch, params, function)
-        written = batch.items.written[:, None, None]
-        return torch.where(written, found, out, out=out)
+        with torch.no_grad():
+            # scales are no part of what is compiled: a layer's own would compile it anew
+            if params.k_scale != 1.0:
+                query = query * params.k_scale
+            batch = self._batch(cache, metadata, params, tokens, query.dtype)
+            function = self._function(batch, cache)
+            found = attend(query, cache, batch, params, function)
+            if params.v_scale != 1.0:
+                found = found * params.v_scale
+            written = batch.items.written[:, None, None]
+            return torch.where(written, found, out, out=out)
 
     def _batch(
         self, cache: Tensor, metadata: Metadata, params: Paged, tokens: int, dtype: torch.dtype
@@ -150,16 +157,12 @@ class FlexAttention(PackedCache):
         return found
 
 
-def _check(heads: int, cache: Tensor, params: Paged) -> None:
+def _check(params: Paged) -> None:
     if params.sinks is not None:
         raise InputError(
             "FLEX_ATTENTION: attention sinks are not in flex_attention; try TRITON_ATTN or CPU_ATTN"
         )
-    if heads % cache.shape[2]:
-        raise InputError(
-            f"FLEX_ATTENTION: {heads} query heads do not divide by the cache's {cache.shape[2]} KV "
-            "heads; pass the cache as cache_shape gives it: (N, P, Hk, D + Dv)"
-        )
+    refuse("FLEX_ATTENTION", params)
 
 
 RUNTIME = FlexAttention()

@@ -74,6 +74,7 @@ class UnifiedAttention(PackedCache):
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError: scales per token, or a chunk that is no
         whole number of pages where AITER computes."""
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)

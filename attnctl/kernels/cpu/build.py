@@ -1,11 +1,14 @@
 """The shared object of a C++ source: from the cache, or made by the system's compiler.
 
 The cache is keyed by the source, the flags and the compiler's version; a build goes to a name of
-its own and is then renamed, so that builds at the same time do not meet.
+its own and is then renamed, so that builds at the same time do not meet. Behind a shared object
+stands its hash: a file that was cut short, by a full disk or a lost one, is made anew.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import os
 import re
@@ -65,23 +68,37 @@ def isa_flags(arch: str | None, isa: Iterable[str]) -> tuple[str, ...]:
 
 def compilers(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Commands to try, CC first; only those that the PATH has."""
-    wanted = [tuple(shlex.split(environ["CC"]))] if environ.get("CC", "").strip() else []
-    wanted += [("cc",), ("gcc",), ("clang",)]
+    wanted = [_words(environ.get("CC", "")), ("cc",), ("gcc",), ("clang",)]
     path = environ.get("PATH", os.defpath)
-    found = [(shutil.which(command[0], path=path), command[1:]) for command in wanted]
+    found = [(shutil.which(command[0], path=path), command[1:]) for command in wanted if command]
     return list(dict.fromkeys((first, *rest) for first, rest in found if first))
+
+
+def _words(command: str) -> tuple[str, ...]:
+    """A command as a shell takes it apart; none where its quotes do not end."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:
+        return ()
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
     """The first folder that can be written and that no other user can write to."""
+    return next(iter(cache_folders(environ)), None)
+
+
+def cache_folders(environ: Mapping[str, str]) -> list[Path]:
+    """The folders that can be written and that no other user can write to, the best one first."""
     choices = []
-    if environ.get("XDG_CACHE_HOME"):
-        choices.append(Path(environ["XDG_CACHE_HOME"]) / "attnctl")
-    elif environ.get("HOME"):
-        choices.append(Path(environ["HOME"]) / ".cache" / "attnctl")
+    cache, home = Path(environ.get("XDG_CACHE_HOME", "")), Path(environ.get("HOME", ""))
+    # the specification has a relative path ignored
+    if cache.is_absolute():
+        choices.append(cache / "attnctl")
+    elif home.is_absolute():
+        choices.append(home / ".cache" / "attnctl")
     temporary = environ.get("TMPDIR") or tempfile.gettempdir()
     choices.append(Path(temporary) / f"attnctl-{os.geteuid()}")
-    return next((folder for folder in choices if _usable(folder)), None)
+    return [folder for folder in dict.fromkeys(choices) if _usable(folder)]
 
 
 def build_here(host: Host, source: Path) -> Built:
@@ -91,16 +108,22 @@ def build_here(host: Host, source: Path) -> Built:
 
     cpu = probe_cpu(host, Ledger())
     names = ("CC", "PATH", "XDG_CACHE_HOME", "HOME", "TMPDIR")
-    return build(source, isa_flags(cpu.arch, cpu.isa), _environ(host, names))
+    flags = isa_flags(cpu.arch, cpu.isa)
+    return build(source, flags, _environ(host, names), f"{cpu.arch} {cpu.model} {cpu.isa}")
 
 
-def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> Built:
-    """The shared object of `source`; each compiler is tried with these flags, then with fewer."""
+def build(
+    source: Path, flags: tuple[str, ...], environ: Mapping[str, str], processor: str = ""
+) -> Built:
+    """The shared object of `source`; each compiler is tried with these flags, then with fewer.
+
+    processor: what flags like -mcpu=native mean, where a home is shared by several.
+    """
     commands = compilers(environ)
     if not commands:
         return _failed("there is no compiler: CC, cc, gcc and clang were looked for")
-    folder = cache_folder(environ)
-    if folder is None:
+    folders = cache_folders(environ)
+    if not folders:
         return _failed("no folder for the build can be written", "set XDG_CACHE_HOME")
     text, problem = _text(source), ""
     for command in commands:
@@ -108,15 +131,52 @@ def build(source: Path, flags: tuple[str, ...], environ: Mapping[str, str]) -> B
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
         for extra in dict.fromkeys(((*flags, "-fopenmp"), ("-fopenmp",), flags, ())):
             line = (*command, *_FLAGS.split(), *extra)
-            target = folder / f"{source.stem}-{_key(text, line, version)}.so"
+            name = f"{source.stem}-{_key(text, line, version, processor)}.so"
             said = f"{version or command[0]}, {' '.join(extra) or 'no flags'}"
-            if target.is_file():
-                return Built(str(target), met(CODE, WANTED, said, str(target)), cached=True)
-            failure = _compile(line, source, target)
-            if not failure:
-                return Built(str(target), met(CODE, WANTED, said, str(target)))
-            problem = problem or f"{' '.join(command)}: {failure}"
+            for folder in folders:
+                target = folder / name
+                if _whole(target) and not _unloadable(target):
+                    return Built(str(target), met(CODE, WANTED, said, str(target)), cached=True)
+                failure = _compile(line, source, target)
+                place = failure.startswith(PLACE)
+                if not failure:
+                    failure = _unloadable(target)
+                    place = bool(failure)
+                if not failure:
+                    return Built(str(target), met(CODE, WANTED, said, str(target)))
+                problem = problem or f"{' '.join(command)}: {failure}"
+                if not place:  # another folder would not help
+                    break
     return _failed(problem)
+
+
+PLACE = "cannot write the build"
+"""How a failure begins that is the folder's and not the compiler's."""
+
+
+def _whole(target: Path) -> bool:
+    """Whether the file is there as it was made."""
+    try:
+        text = target.read_bytes()
+    except OSError:
+        return False
+    return len(text) > HASH_BYTES and text[-HASH_BYTES:] == _hash(text[:-HASH_BYTES])
+
+
+HASH_BYTES = hashlib.sha256().digest_size
+
+
+def _hash(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def _unloadable(target: Path) -> str:
+    """Why the file cannot be loaded here (a folder without leave to execute), "" where it can."""
+    try:
+        ctypes.CDLL(str(target))
+    except OSError as error:
+        return f"{PLACE}: {error}"
+    return ""
 
 
 def _text(source: Path) -> bytes:
@@ -164,15 +224,18 @@ def _version(command: tuple[str, ...]) -> str:
     return lines[0].strip() if lines else ""
 
 
-def _key(text: bytes, line: tuple[str, ...], version: str) -> str:
-    parts = [text, *(part.encode() for part in line), version.encode()]
+def _key(text: bytes, line: tuple[str, ...], version: str, processor: str) -> str:
+    parts = [text, *(part.encode() for part in line), version.encode(), processor.encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
 
 
 def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
     """What went wrong, "" where the target is there."""
-    handle, name = tempfile.mkstemp(suffix=".so", prefix=target.stem, dir=target.parent)
-    os.close(handle)
+    try:
+        handle, name = tempfile.mkstemp(suffix=".so", prefix=target.stem, dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        return f"{PLACE}: {error}"
     made = Path(name)
     try:
         answer = subprocess.run(
@@ -182,9 +245,11 @@ def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
             check=False,
         )
         if answer.returncode == 0 and made.stat().st_size:
-            made.replace(target)
-            return ""
+            return _keep(made, target)
         said = answer.stderr.decode("utf-8", "replace").strip().splitlines()
+        full = next((line for line in said if os.strerror(errno.ENOSPC) in line), "")
+        if full:
+            return f"{PLACE}: {full}"
         return next((line for line in said if "error" in line), "".join(said[:1])) or (
             f"exit status {answer.returncode} and no file"
         )
@@ -192,3 +257,15 @@ def _compile(line: tuple[str, ...], source: Path, target: Path) -> str:
         return f"{type(error).__name__}: {error}"
     finally:
         made.unlink(missing_ok=True)
+
+
+def _keep(made: Path, target: Path) -> str:
+    """Puts a build in its place with its hash behind it; what went wrong."""
+    try:
+        mark = _hash(made.read_bytes())
+        with made.open("ab") as file:
+            file.write(mark)
+        made.replace(target)
+    except OSError as error:
+        return f"{PLACE}: {error}"
+    return ""

@@ -144,16 +144,3 @@ def check_query(
             )
         if out.stride(2) != 1:
             refuse(f"out's last dimension must be dense; its stride is {out.stride(2)}")
-
-
-def check_params(params: Paged, heads: int, sequences: int) -> None:
-    """InputError: a tensor of the params has another size than the batch."""
-    for name in ("sinks", "alibi_slopes"):
-        tensor = getattr(params, name)
-        if tensor is not None and tensor.shape != (heads,):
-            refuse(f"{name} must be [{heads}], one a query head; it is {list(tensor.shape)}")
-    ranges = params.prefix_ranges
-    if ranges is not None and (
-        ranges.dim() != 3 or ranges.shape[0] != sequences or ranges.shape[2] != 2
-    ):
-        refuse(f"prefix_ranges must be [{sequences}, M, 2]; it is {list(ranges.shape)}")

@@ -8,35 +8,13 @@
 
 // ---- sums of values ----
 
-// sum[r][c] += weight[r][j] * value[j]
-template <class T, i64 R, i64 C, bool PART>
-INLINE void mix_one(const float* weight, const u8* value, i64 left, vf (*sum)[C]) {
-  vf v[C];
-  if constexpr (C == 1) {
-    v[0] = PART ? read_part<T>(value, left) : T::read(value);
-  } else {
-#pragma GCC unroll 8
-    for (i64 c = 0; c < C; c += 2) {
-      Two two = read_two<T>(value + c * LANES * T::size);
-      v[c] = two.a;
-      v[c + 1] = two.b;
-    }
-  }
-#pragma GCC unroll 8
-  for (i64 r = 0; r < R; r++) {
-    vf w = splat(weight[r * NEAR]);
-#pragma GCC unroll 8
-    for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
-  }
-}
-
 // sums[r] = keep[r] * sums[r] + weight[r] . value, for n tokens and C columns of vectors; lines are
-// fetched in the first `fetching` fours of tokens
+// fetched in the first `fetching` tokens
 template <class T, i64 R, i64 C, bool PART>
 INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
                 i64 width, Ahead& ahead, i64 fetching, float* sums, i64 pad) {
-  constexpr i64 bytes = 4 * C * LANES * T::size;
-  i64 from = column * T::size, left = width - column, j = 0;
+  constexpr i64 bytes = C * LANES * T::size;
+  i64 from = column * T::size;
   const u8* lines = take_lines(ahead, fetching * bytes / 64, values[0]);
   vf sum[R][C];
 #pragma GCC unroll 8
@@ -47,17 +25,30 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
       sum[r][c] = keep ? x * keep[r] : x;
     }
   }
-  for (; j + 4 <= n; j += 4) {
-    if (j < 4 * fetching) {
-#pragma GCC unroll 16
-      for (i64 x = 0; x < bytes; x += 64) fetch(lines + x);
-      lines += bytes;
+  for (i64 j = 0; j < n; j++) {
+    const u8* value = values[j] + from;
+    if (j < fetching) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < bytes; x += 64) fetch(lines + j * bytes + x);
     }
-#pragma GCC unroll 4
-    for (i64 x = 0; x < 4; x++)
-      mix_one<T, R, C, PART>(weight + j + x, values[j + x] + from, left, sum);
+    vf v[C];
+    if constexpr (C == 1) {
+      v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
+    } else {
+#pragma GCC unroll 8
+      for (i64 c = 0; c < C; c += 2) {
+        Two two = read_two<T>(value + c * LANES * T::size);
+        v[c] = two.a;
+        v[c + 1] = two.b;
+      }
+    }
+#pragma GCC unroll 8
+    for (i64 r = 0; r < R; r++) {
+      vf w = splat(weight[r * NEAR + j]);
+#pragma GCC unroll 8
+      for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
+    }
   }
-  for (; j < n; j++) mix_one<T, R, C, PART>(weight + j, values[j] + from, left, sum);
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
 #pragma GCC unroll 8
@@ -89,7 +80,7 @@ template <class T>
 static void mix_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows,
                      const float* keep) {
   i64 w = a.value_width, pad = ceil_to(w, LANES), passes = passes_of(rows), r = 0;
-  i64 f = (t.n / 4 + passes - 1) / passes;
+  i64 f = (t.n + passes - 1) / passes;
   if constexpr (ROWS == 8)
     mix_rows<T, 8>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
   mix_rows<T, 4>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);

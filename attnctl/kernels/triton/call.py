@@ -324,7 +324,7 @@ def _reduce(
         workspace,
         _partial_rows(shape, chosen.segments),
         tensors[3],
-        params.sinks,
+        _dense(params.sinks),
         tensors[5],
         *tensors[3].stride(),
         1.0 if isinstance(params.v_scale, Tensor) else params.v_scale,
@@ -353,12 +353,17 @@ def _optional(params: Paged) -> tuple[Tensor | None, ...]:
     token_scales = isinstance(params.k_scale, Tensor)
     ranges = params.prefix_ranges
     return (
-        params.sinks,
-        params.alibi_slopes,
+        _dense(params.sinks),
+        _dense(params.alibi_slopes),
         None if ranges is None or ranges.shape[1] == 0 else ranges.contiguous(),
         params.k_scale if token_scales else None,
         params.v_scale if token_scales else None,
     )
+
+
+def _dense(of_heads: Tensor | None) -> Tensor | None:
+    """A tensor that the kernels read one number after the other."""
+    return of_heads if of_heads is None else of_heads.contiguous()
 
 
 def _strides(tensors: tuple[Tensor, ...], params: Paged) -> list[int]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.packed_cache import PackedCache, views
+from attnctl.kernels.packed_cache import PackedCache, over_scales, views
+from attnctl.kernels.paged_checks import check_write
 from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.knobs import changed, checked
@@ -69,11 +70,14 @@ class TritonAttention(PackedCache):
     ) -> None:
         """One launch; slots of -1 and rows past the slots are left alone."""
         check_device(self.name, cache)
+        checked = self._checked(metadata)
+        check_write(self.name, key, value, cache, checked, params)
+        key, value = over_scales(key, value, cache, params)
         write_cache(
             key,
             value,
             *views(cache, key.shape[2]),
-            metadata.slot_mapping,
+            checked.slot_mapping,
             params.k_scale,
             params.v_scale,
             self._kept,
@@ -89,15 +93,16 @@ class TritonAttention(PackedCache):
     ) -> Tensor:
         """[T, H, Dv]. Launches by shapes alone and waits for nothing: a CUDA graph can hold it."""
         check_device(self.name, query)
+        checked = self._checked_call(query, cache, metadata, params, out)
         return paged_attention(
             query,
             *views(cache, query.shape[2]),
-            metadata.block_table,
-            metadata.query_start_loc,
-            metadata.seq_lens,
+            checked.block_table,
+            checked.query_start_loc,
+            checked.seq_lens,
             params,
-            max_query_len=metadata.max_query_len,
-            max_seq_len=metadata.max_seq_len,
+            max_query_len=checked.max_query_len,
+            max_seq_len=checked.max_seq_len,
             out=out,
             knobs=self._knobs_on(query.device),
             kept=self._kept,

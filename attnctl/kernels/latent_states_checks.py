@@ -1,0 +1,143 @@
+"""What merging of states and the indexer take for granted of a call, said before kernels run.
+
+Sentences begin with the name of the backend that asks.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.kernels.paged_checks import check_spread, same_device
+from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
+from attnctl.runtime import Metadata
+
+INDEX_QUERIES = FLOATS | {torch.float8_e4m3fn}
+
+
+def check_states(
+    name: str,
+    out_a: Tensor,
+    lse_a: Tensor,
+    out_b: Tensor,
+    lse_b: Tensor,
+    out: Tensor | None,
+    lse: Tensor | None,
+) -> None:
+    """InputError: the two sides of a merge, and where it goes, are not of one shape and device."""
+    shape = out_a.shape
+    if len(shape) != 3:
+        refuse(name, f"out_a must be [T, H, Dv]; it is {list(shape)}")
+    sides = {"out_a": out_a, "out_b": out_b, "out": out}
+    sums = {"lse_a": lse_a, "lse_b": lse_b, "lse": lse}
+    for what, tensor in (sides | sums).items():
+        if tensor is None:
+            continue
+        wanted, kinds = (shape, FLOATS) if what in sides else (shape[:2], FLOATS | LSE)
+        if what == "lse":
+            kinds = frozenset({torch.float32})
+        if tensor.shape != wanted or tensor.dtype not in kinds:
+            refuse(
+                name,
+                f"{what} must be {list(wanted)} of {' or '.join(sorted(map(str, kinds)))}; "
+                f"it is {list(tensor.shape)} {tensor.dtype}",
+            )
+        same_device(name, out_a, **{what: tensor})
+    if out is not None:
+        check_spread(name, out)
+        if out.stride(2) != 1:
+            refuse(name, f"out's last dimension must be dense; its stride is {out.stride(2)}")
+    if lse is not None:
+        check_spread(name, lse)
+
+
+LSE = frozenset({torch.float64})
+"""A log-sum-exp may come in double precision too."""
+
+
+def check_index_keys(
+    name: str, key: Tensor, cache: Tensor, metadata: Metadata, params: Indexing
+) -> None:
+    """InputError: rows and slots of index keys do not fit together, or not the cache."""
+    width = _check_index_cache(name, cache)
+    if key.dim() != 2 or key.shape[1] != width or key.dtype not in FLOATS:
+        refuse(
+            name,
+            f"index keys must be [T, {width}] of float32, float16 or bfloat16, as the index cache; "
+            f"they are {list(key.shape)} {key.dtype}",
+        )
+    slots = metadata.slot_mapping
+    same_device(name, cache, key=key, slot_mapping=slots)
+    if slots.shape[0] > key.shape[0]:
+        refuse(
+            name,
+            f"slot_mapping has {slots.shape[0]} entries for {key.shape[0]} rows; it may not "
+            "have more than rows",
+        )
+    total = cache.shape[0] * cache.shape[1]
+    # the slots of a batch that was not looked through: a processor need not wait for them
+    last = int(slots.max()) if slots.is_cpu and slots.numel() else -1
+    if last >= total:
+        refuse(
+            name,
+            f"slot {last} of slot_mapping lies outside the index cache; "
+            f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
+        )
+
+
+def check_indexing(
+    name: str,
+    query: Tensor,
+    weights: Tensor,
+    cache: Tensor,
+    metadata: Metadata,
+    params: Indexing,
+    out: Tensor | None = None,
+) -> None:
+    """InputError: index queries, weights, cache, batch and output do not fit together."""
+    width = _check_index_cache(name, cache)
+    shape = query.shape
+    if len(shape) != 3 or shape[2] != width or query.dtype not in INDEX_QUERIES:
+        refuse(
+            name,
+            f"index queries must be [T, Hi, {width}] of a float dtype or float8_e4m3fn, as the "
+            f"index cache; they are {list(shape)} {query.dtype}",
+        )
+    if weights.shape != shape[:2] or not weights.dtype.is_floating_point:
+        refuse(
+            name,
+            f"weights must be {list(shape[:2])} of a float dtype; "
+            f"they are {list(weights.shape)} {weights.dtype}",
+        )
+    same_device(name, query, weights=weights, cache=cache, seq_lens=metadata.seq_lens)
+    if isinstance(metadata, CheckedMetadata) and metadata.rows > shape[0]:
+        refuse(
+            name,
+            f"query has {shape[0]} rows; query_start_loc ends at {metadata.rows} and needs as many",
+        )
+    if out is None:
+        return
+    wanted = (shape[0], params.topk)
+    if out.shape != wanted or out.dtype is not torch.int32 or out.device != query.device:
+        refuse(
+            name,
+            f"out must be {list(wanted)} int32 on {query.device}; "
+            f"it is {list(out.shape)} {out.dtype} on {out.device}",
+        )
+    check_spread(name, out)
+    if out.stride(1) != 1:
+        refuse(name, f"out's last dimension must be dense; its stride is {out.stride(1)}")
+
+
+def _check_index_cache(name: str, cache: Tensor) -> int:
+    """D of the keys that the cache holds."""
+    width = head_dim_of(cache) if cache.dim() == 3 else 0
+    of_keys = width > 0 and width + 4 * groups_of(width) == cache.shape[2]
+    if not of_keys or cache.dtype is not torch.uint8:
+        refuse(
+            name,
+            "the index cache must be torch.uint8, as index_cache_shape gives it: (N, P, bytes); "
+            f"it is {list(cache.shape)} of {cache.dtype}",
+        )
+    return width

@@ -1,0 +1,121 @@
+"""Which values of attention's parameters make sense: asked once, when they are put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec.structs import force_setattr
+from torch import Tensor
+
+from attnctl.exits import InputError
+
+if TYPE_CHECKING:
+    from attnctl.ops.mla import Latent
+    from attnctl.ops.paged import Paged
+
+FARTHEST = 1 << 40
+"""A span of keys that excludes none: longer ones are cut to it, so that sums with it stay exact."""
+
+LEAST_CAP, LARGEST_CAP = 1e-30, 1e30
+"""Beyond these a cap, or one over it, is no number of float32, in which kernels compute."""
+
+
+def settle(params: Paged) -> None:
+    """Makes numbers plain ones and a softcap of 0 none. InputError: a value that means nothing.
+
+    Written out name by name, as a program may put its parameters together for each call.
+    """
+    _set(params, "scale", params.scale, _number)
+    if params.window is not None:
+        _set(params, "window", params.window, _span)
+    if params.window_right is not None:
+        _set(params, "window_right", params.window_right, _span)
+    if params.chunk is not None:
+        _set(params, "chunk", params.chunk, _chunk)
+    if params.softcap is not None:
+        _set(params, "softcap", params.softcap, _softcap)
+    k_scale, v_scale = params.k_scale, params.v_scale
+    if k_scale != 1.0 if type(k_scale) is float else not isinstance(k_scale, Tensor):
+        _set(params, "k_scale", k_scale, _cache_scale)
+    if v_scale != 1.0 if type(v_scale) is float else not isinstance(v_scale, Tensor):
+        _set(params, "v_scale", v_scale, _cache_scale)
+    if params.sinks is not None:
+        _check_of_heads("sinks", params.sinks)
+    if params.alibi_slopes is not None:
+        _check_of_heads("alibi_slopes", params.alibi_slopes)
+    if params.prefix_ranges is not None:
+        _check_ranges("prefix_ranges", params.prefix_ranges)
+
+
+def settle_latent(params: Latent) -> None:
+    """The same of a layer of latent attention; its rank is compared with the cache's rows later."""
+    for name, settled in (("scale", _number), ("kv_scale", _cache_scale)):
+        given = getattr(params, name)
+        found = settled(name, given, "Latent")
+        if found is not given:
+            force_setattr(params, name, found)
+
+
+def _set(params: Paged, name: str, value: Any, settled: Callable[[str, Any], Any]) -> None:
+    found = settled(name, value)
+    if found is not value:
+        force_setattr(params, name, found)
+
+
+def _number(name: str, value: Any, of: str = "Paged") -> float:
+    if type(value) is float and math.isfinite(value):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        _refuse(name, "must be a finite number", value, of)
+    return float(value)
+
+
+def _span(name: str, value: Any, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        _refuse(name, f"must be None where there is none, else an integer from {least} on", value)
+    return min(int(value), FARTHEST)
+
+
+def _chunk(name: str, value: Any) -> int:
+    return _span(name, value, 1)
+
+
+def _softcap(name: str, value: Any) -> float | None:
+    cap = _number(name, value)
+    if cap == 0:
+        return None
+    if not LEAST_CAP <= cap <= LARGEST_CAP:
+        limits = f"{LEAST_CAP:g} to {LARGEST_CAP:g}"
+        _refuse(name, f"must be None or 0 where there is none, else {limits}", value)
+    return cap
+
+
+def _cache_scale(name: str, value: Any, of: str = "Paged") -> float:
+    scale = _number(name, value, of)
+    if scale == 0:
+        _refuse(name, "must not be 0, by which nothing that is stored can be divided", value, of)
+    return scale
+
+
+def _check_of_heads(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor) or value.dim() != 1:
+        _refuse(name, "must be a tensor [H], one a query head", value)
+
+
+def _check_ranges(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor) or value.dim() != 3 or value.shape[2] != 2:
+        _refuse(name, "must be a tensor [B, M, 2]", value)
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        _refuse(name, "must hold integers", value)
+
+
+def _refuse(name: str, wanted: str, value: Any, of: str = "Paged") -> NoReturn:
+    shown = (
+        f"a tensor {list(value.shape)} of {value.dtype}"
+        if isinstance(value, Tensor)
+        else f"{value!r}"
+    )
+    raise InputError(f"{of}: {name} {wanted}; it is {shown[:80]}")
