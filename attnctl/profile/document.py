@@ -71,7 +71,17 @@ def read_to_add(path: str | os.PathLike[str]) -> Profile:
             f"{sentence}; adding to the file would lose it: correct it, or drop it with: "
             f"attnctl profile prune {path}"
         )
+    refuse_newer(profile, path)
     return profile
+
+
+def refuse_newer(profile: Profile, path: str | os.PathLike[str]) -> None:
+    """InputError: it is of a newer minor version, whose keys would be lost if it was written."""
+    if int(profile.schema.partition("/")[2].partition(".")[2] or 0):
+        raise InputError(
+            f"{path}: schema is {profile.schema!r} and this attnctl writes {SCHEMA}: what it does "
+            "not know would be lost; upgrade attnctl, or name another file"
+        )
 
 
 def parse(data: bytes, where: str, *, ours: bool = False) -> Profile:

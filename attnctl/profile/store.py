@@ -10,7 +10,7 @@ from pathlib import Path
 from attnctl.exits import InputError
 from attnctl.files import reason, write_whole
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import read_profile, read_to_add
+from attnctl.profile.document import read_profile, read_to_add, refuse_newer
 from attnctl.profile.merge import merge
 from attnctl.profile.places import folder as folder
 from attnctl.profile.values import UNKNOWN, Profile
@@ -63,7 +63,9 @@ def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[st
     where = folder(environ)
     own = where is not None and Path(path).resolve().parent == where.resolve()
     with _locked(where) if own and where else contextlib.nullcontext():
-        write_whole(path, encode(change(read_profile(path))))
+        found = read_profile(path)
+        refuse_newer(found, path)
+        write_whole(path, encode(change(found)))
 
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:

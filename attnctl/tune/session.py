@@ -16,6 +16,7 @@ from attnctl.machine import Gpu, Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
 from attnctl.profile.hashes import kernel_hashes
+from attnctl.profile.values import UNKNOWN
 from attnctl.registry import Registry
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
@@ -26,7 +27,7 @@ from attnctl.tune.refine import run_refined
 from attnctl.tune.report import TuneReport, tune_report
 from attnctl.tune.run import Step
 from attnctl.tune.store import journal_base, refuse_damaged, refuse_foreign, store
-from attnctl.tune.tasks import Tasks, plan_tasks
+from attnctl.tune.tasks import NothingToTimeError, Tasks, plan_tasks
 from attnctl.tune.workload import Load
 
 MOST_JOBS = 12
@@ -70,6 +71,7 @@ def tune(request: Request, watcher: Watcher, bench: Bench | None = None) -> Tune
     gpu = _gpu(request)
     key = key_of(request.machine, gpu)
     _plan(request, None)  # what is wrong with the request shows before a child starts
+    _refuse_nameless(key)
     if request.output is not None:
         refuse_unwritable(request.output)
         refuse_foreign(request.output, key)
@@ -127,6 +129,16 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
             *_overrun(request.budget_s, spent_s),
         ),
     )
+
+
+def _refuse_nameless(key: Key) -> None:
+    """NothingToTimeError: what the device is cannot be told, so that no profile would be found."""
+    for field in ("vendor", "arch"):
+        if getattr(key, field) == UNKNOWN:
+            raise NothingToTimeError(
+                f"tune: the {field} of this device cannot be told (attnctl probe), and a profile "
+                "that does not say it fits no device"
+            )
 
 
 def _stored(request: Request, profile: Profile, journal: str) -> str:

@@ -96,3 +96,25 @@ def test_a_version_that_is_none_is_refused(version: str, document: Path) -> None
     found = run("profile", "show", str(document))
     assert (found.code, found.out) == (2, "")
     assert "and this attnctl reads attnctl.profile/1" in found.err
+
+
+def test_a_newer_documents_keys_are_not_lost_by_adding_to_it(document: Path, own: Path) -> None:
+    """It is read for what is known, and never written by who does not know the rest."""
+    run("profile", "import", str(document))
+    (kept,) = own.glob("*.json")
+    text = document.read_text().replace('"attnctl.profile/1"', '"attnctl.profile/1.4", "new": [1]')
+    for path in (kept, document):
+        path.write_text(text)
+    broken = document.with_name("broken.json")
+    broken.write_text(text.replace('"entries": [', '"entries": [{},', 1))
+    for line, path in (
+        (("import", str(broken.with_name("other.json"))), kept),
+        (("prune", str(broken)), broken),
+    ):
+        write(broken.with_name("other.json"), profile("llama-3.1-8b"))
+        before = path.read_bytes()
+        found = run("profile", *line)
+        assert found.code == 2
+        assert "what it does not know would be lost; upgrade attnctl" in found.err
+        assert path.read_bytes() == before
+    assert run("profile", "show", str(document)).code == 0

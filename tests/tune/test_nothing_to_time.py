@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from attnctl.exits import Exit
 from attnctl.layer import Options
 from attnctl.model import read_model
 from attnctl.registry import load
+from attnctl.tune.session import tune
 from attnctl.tune.tasks import NothingToTimeError, plan_tasks
 from attnctl.tune.workload import Load
 from tests import machine_factory as box
 from tests.commands.running import LLAMA
+from tests.profile.factory import machine
+from tests.tune.fake import FakeBench, Silent, request
 
 ONE = (Load(phase="decode", batch=1, context=64),)
 
@@ -44,3 +50,19 @@ def test_with_torch_the_layers_are_named() -> None:
         "tune: there is nothing to time: paged layers: none of --backend is eligible, "
         "attnctl select says why"
     )
+
+
+@pytest.mark.parametrize("field", ["vendor", "arch"])
+def test_a_device_that_has_no_name_is_not_tuned_for_nothing(field: str, tmp_path: Path) -> None:
+    """A profile of it would fit no device, that one included."""
+    here = machine("zen3")
+    gone = (
+        {"vendor": None} if field == "vendor" else dict.fromkeys(("microarchitecture", "isa_level"))
+    )
+    named = msgspec.structs.replace(here.cpu, **gone)
+    unnamed = msgspec.structs.replace(named, arch="") if field == "arch" else named
+    asked = request(tmp_path / "p.json", machine=msgspec.structs.replace(here, cpu=unnamed))
+    bench = FakeBench(knobbed="CPU_ATTN")
+    with pytest.raises(NothingToTimeError, match=f"the {field} of this device cannot be told"):
+        tune(asked, Silent(), bench)
+    assert (bench.timed, list(tmp_path.iterdir())) == ([], [])
