@@ -233,3 +233,15 @@ def test_training_and_packed_sequences_are_refused() -> None:
         attend(module, *tensors, cu_seq_lens_q=torch.tensor([0, 3]))
     with pytest.raises(InputError, match="no layer_idx"):
         attend(torch.nn.Identity(), *tensors)
+
+
+def test_a_backward_pass_is_refused_and_a_forward_one_is_not() -> None:
+    """Kernels without gradients must not leave attention out of a training step in silence."""
+    model, ids = llama(), torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        eager = model(ids).logits
+    model.set_attn_implementation("attnctl")
+    found = model(ids).logits
+    torch.testing.assert_close(found, eager, atol=1e-5, rtol=0)
+    with pytest.raises(InputError, match="its kernels compute no gradients; train with another"):
+        found.sum().backward()
