@@ -96,7 +96,7 @@ class LazyGroup(Strict, TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:  # a shell that asks what may follow
-            to_stderr(ctx.get_help() + "\n")
+            to_stderr(_help(ctx))
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, args)
 
@@ -165,8 +165,14 @@ def build() -> Any:
 
 def _show_help(ctx: Any, param: Any, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        ctx.obj.output.text(ctx.get_help() + "\n")
+        ctx.obj.output.text(_help(ctx))
         ctx.exit()
+
+
+def _help(ctx: Any) -> str:
+    from attnctl.render.help import help_text
+
+    return help_text(ctx) + "\n"
 
 
 def _show_version(ctx: typer.Context, value: bool) -> None:

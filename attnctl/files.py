@@ -63,11 +63,11 @@ def refuse_unwritable(path: str) -> None:
     folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
     if not os.path.isdir(folder):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: its folder does not exist")
-    before = _status(path)
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        return  # a device or a pipe is written to, whatever its folder
     part = _part_of(folder)
     try:
+        before = _status(path)
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            return  # a device or a pipe is written to, whatever its folder
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be written: {reason(error)}; name another file") from error

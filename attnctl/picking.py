@@ -101,11 +101,17 @@ def _planned_note(backend: Backend, layer: Layer) -> str:
 
 
 def block_of(backend: Backend, layer: Layer, platform: str = "") -> int | None:
-    """Tokens per cache page: the user's size, the backend's preference, or the field's 16.
+    """Tokens per page of the cache that the layer keeps; None where it keeps none."""
+    return page_of(backend, layer, platform) if layer.group.needs_kv_cache else None
 
+
+def page_of(backend: Backend, layer: Layer, platform: str = "") -> int | None:
+    """Tokens per page that the backend is called with: the user's size, its own, or the field's 16.
+
+    An encoder's layers, which keep no cache, are called with pages all the same; None for states.
     Where 16 is not one of the backend's sizes, its smallest (vLLM 0.33's rule).
     """
-    if not layer.group.needs_kv_cache or backend.is_ssm:
+    if backend.is_ssm:
         return None
     if layer.block_size is not None:
         return layer.block_size

@@ -8,6 +8,7 @@ from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.model.spec import LayerGroup
+from attnctl.picking import page_of
 from attnctl.profile.document import shape_of
 from attnctl.profile.pick import Picker, Table
 from attnctl.registry import Registry
@@ -104,7 +105,10 @@ def _takes(name: str, size: int | None, decision: Decision, registry: Registry) 
 def block_of(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
     """The profile's size, if the user named none and the decision's backend takes it."""
     pick, asked = decision.pick, table.block_size
+    backend = registry.get(pick.name) if pick else None
     own = pick.block_size if pick else None
+    if own is None and backend is not None:
+        own = page_of(backend, layer)
     if pick is None or own is None or asked is None or layer.block_size is not None:
         return own
     lengths = widths(decision.op, decision.group, layer.kv_heads)

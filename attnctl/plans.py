@@ -27,6 +27,8 @@ from attnctl.layer_plan import LayerPlan, Planned
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.plan_blocks import interchangeable, sized
+from attnctl.plan_settings import applicable
+from attnctl.profile.document import shape_of
 from attnctl.profile.loading import timings_for
 from attnctl.profile.pick import Picker
 from attnctl.profile.values import Profile
@@ -98,14 +100,14 @@ def plan(
         machine = probe()
     decisions = select_model(spec, machine, registry, options, device=device)
     found, notes = timings_for(profile, machine, device, registry)
-    picker = Picker(found)
     groups = []
     for decision in decisions:
         if not decision.needs_backend:
             continue
         layer = layer_of(spec, decision.group, options)
         eligible, left_out = interchangeable(decision, registry)
-        table, unable = sized(layer, decision, registry, picker, eligible)
-        notes += (*left_out, *unable)
+        found, missed = applicable(found, shape_of(layer), eligible, registry)
+        table, unable = sized(layer, decision, registry, Picker(found), eligible)
+        notes += (*left_out, *missed, *unable)
         groups.append(LayerPlan(layer, decision, registry, table))
     return Plan(groups, notes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -51,6 +51,11 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Kernel = Literal["bundled", "adapter", "planned"]
+
+
+def is_made_of(tokens: int, units: Sequence[int]) -> bool:
+    """Whether a cache block of so many tokens is a multiple of one of these; (): any is."""
+    return not units or any(tokens % unit == 0 for unit in units)
 
 
 class Backend(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +102,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
 
     def takes_block(self, tokens: int, platform: str) -> bool:
         """Whether it lays a cache out in blocks of so many tokens."""
-        units = self.block_units(platform)
-        return not units or any(tokens % unit == 0 for unit in units)
+        return is_made_of(tokens, self.block_units(platform))
 
     def kernel_for(self, layer: Layer) -> Kernel:
         """Its kernel for this layer: "planned" too for a cache that only its rules take."""

@@ -20,6 +20,7 @@ from attnctl.model.spec import ModelSpec
 from attnctl.picking import DEFAULT_BLOCK as DEFAULT_BLOCK
 from attnctl.picking import Scored, as_pick, best_of, place_of, score
 from attnctl.picking import block_of as block_of
+from attnctl.picking import page_of as page_of
 from attnctl.registry import Registry
 from attnctl.requirements.rule import Subject
 

@@ -55,8 +55,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How long the case's call takes, and how near that is to what the device can do.
 
     median_us, iqr_us: over `runs` samples, the calls in turns over `copies` of all tensors. clock:
-    "wall", "process" (one thread's processor time), "events" (a GPU's stream) or "graph" (those
-    around replays of a CUDA graph).
+    "wall", "process" (one thread's processor time), "events" (a GPU's stream), "graph" (those
+    around replays of a CUDA graph) or "queue" (those around calls that the GPU found enqueued).
     bytes, flops: the least that the case needs. gbps, gflops: those over the time. floor_us: the
     longer of the two at the device's ceilings, bound: which one it is; share: floor over time.
     """

@@ -10,9 +10,11 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
+from attnctl.profile.document import shape_of
 from attnctl.tune.bench import Child, WorkerBench
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.offers import offers
@@ -40,6 +42,8 @@ def few(settings, most):
 class AheadBench:
     """A WorkerBench that offers at most so many settings and knows verdicts that were made ahead.
 
+    log: a file that is given a line of medians for each call that times.
+
     What was not judged by then is not judged at all: a candidate that would have to be compiled
     while others are timed is left out, as by a budget that ended.
     """
@@ -48,12 +52,24 @@ class AheadBench:
         self._bench, self._device, self.most = bench, device, most
         self._offered = {}
         self.verdicts = {}
+        self.log = None
 
     def site(self):
         return self._bench.site()
 
     def time(self, work, candidates, rounds):
-        return self._bench.time(work, candidates, rounds)
+        found = self._bench.time(work, candidates, rounds)
+        if self.log is not None:
+            self._note(work, rounds, found)
+        return found
+
+    def _note(self, work, rounds, found):
+        """One line with the median of each candidate, for whoever asks later what was near."""
+        point = f"{work.phase} B={work.batch}, S={work.context}, q={work.query}"
+        medians = {key: round(median(times), 3) for key, times in found.times_us.items() if times}
+        line = str(shape_of(work.layer)), point, rounds, medians, found.clocks, found.host_us
+        with Path(self.log).open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
 
     def settings(self, work, backend):
         key = msgspec.json.encode((work, backend, self.most))

@@ -1,14 +1,15 @@
 """Times latent attention in Triton on a GPU against FlashMLA, FlashAttention-3 and torch.
 
     python benchmarks/mla_gpu.py [check] [dense] [queries] [sparse] [packed] [indexer] [prefill]
-                                 [sweep-dense] [sweep-sparse] [sweep-indexer] [sweep-prefill]
+                     [short] [sweep-dense] [sweep-sparse] [sweep-indexer] [sweep-prefill]
 
 Every time has its error beside it: ours against the specification's mathematics in float64, on some
 rows of the same batch. Times are medians of CUDA graphs that go through enough input sets to leave
-the L2 behind; prefill is timed in graphs and by events with a flushed L2, the rivals in turns. The
-floor is the larger of bytes over the measured read bandwidth and operations over the measured
-matrix rate. With PEER naming a folder of unpacked vLLM 0.33 wheels, FlashMLA and FlashAttention-3
-are timed beside. With OUT, $OUT/mla_gpu.json, rewritten after every row.
+the L2 behind; prefill is timed in graphs of one batch and by events with a flushed L2, the rivals
+in turns, torch by the fastest of its backends. The floor is the larger of bytes over the measured
+read bandwidth and operations over the measured matrix rate. With PEER naming a folder of unpacked
+vLLM 0.33 wheels, FlashMLA and FlashAttention-3 are timed beside. With OUT, $OUT/mla_gpu.json,
+rewritten after every row.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 import torch
 import triton
 from peers import load_fa3_dense, load_flashmla
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
 from attnctl.kernels.triton.call import device_of
@@ -31,8 +33,9 @@ from attnctl.kernels.triton.hopper_call import hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.launch import Tiles
-from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.mla_prefill import prefill_attend, prefill_launch
 from attnctl.kernels.triton.pick import pick_launches
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
@@ -537,6 +540,15 @@ class Prompt:
         )
         self.scale = 192**-0.5
         self.flops = sequences * heads * length * length * (192 + 128)
+        self.bytes = tokens * heads * 2 * (192 + 192 + 128 + 128)
+        self.kept = Relaunches()
+
+    def attend(self):
+        """As a runtime's layers launch it."""
+        prefill_attend(
+            self.query, self.keys, self.values, self.starts, self.metadata, self.scale,
+            causal=True, max_keys=self.length, kept=self.kept,
+        )  # fmt: skip
 
     def launch(self, tiles=None, **more):
         factor = self.scale * 1.4426950408889634
@@ -560,36 +572,61 @@ class Prompt:
         return worst
 
     def sdpa(self):
+        """torch's attention by the fastest of its backends in a graph, its own choice if near."""
+        calls = {backend: self.sdpa_by(backend) for backend in (None, *BACKENDS)}
+        times = {backend: graph_ms([call] * 4, replays=3) for backend, call in calls.items()}
+        times = {backend: ms for backend, ms in times.items() if isinstance(ms, float)}
+        best = min(times, key=times.__getitem__)
+        # naming a backend costs the host time
+        return calls[None if times[None] < 1.01 * times[best] else best]
+
+    def sdpa_by(self, backend):
         shape = (self.sequences, self.length, self.heads)
         q, k, v = (
             x.view(*shape, x.shape[2]).transpose(1, 2) for x in (self.query, self.keys, self.values)
         )
-        return lambda: torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=True, scale=self.scale
-        )
+
+        def plain():
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=True, scale=self.scale
+            )
+
+        def named():
+            with sdpa_kernel(backend):
+                return plain()
+
+        return plain if backend is None else named
 
 
+BACKENDS = (SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION)
 PROMPTS = (
     *((1, 4096, 128), (1, 8192, 128), (1, 16384, 32), (8, 1024, 128), (4, 2048, 128)),
     *((16, 512, 128), (32, 256, 128), (64, 128, 128), (1, 8192, 16), (8, 1024, 16), (16, 512, 16)),
 )
+SHORT = tuple(product((8, 24, 64), (17, 64, 100, 128, 200, 256, 300), (128, 16)))
 
 
-def prefill(found):
+def short(found):
+    """Prompts of one to three tiles, which are bound by memory and by what a unit costs."""
+    prefill(found, SHORT, "short")
+
+
+def prefill(found, shapes=PROMPTS, group="prefill"):
     fa3 = load_fa3_dense()
-    for sequences, length, heads in PROMPTS:
+    for sequences, length, heads in shapes:
         prompt = Prompt(sequences, length, heads)
         launch, portable = prompt.launch(), prompt.launch(groups=False)
-        compile_all([launch, portable])
-        calls = {"ours": lambda w=launch: launch_all([w]), "sdpa": prompt.sdpa()}
+        compile_all([launch, *([portable] if group == "prefill" else [])])
+        calls = {"ours": prompt.attend, "sdpa": prompt.sdpa()}
         if fa3 is not None:
             calls["fa3"] = fa3(prompt)
-        values = {"ours": 0.0, "floor": found.floor_ms(0, prompt.flops)}
+        values = {"ours": 0.0, "floor": found.floor_ms(prompt.bytes, prompt.flops)}
         values |= {"error": prompt.error(launch)}
-        values |= turns_ms({**calls, "portable": lambda w=portable: launch_all([w])})
+        others = {"portable": lambda w=portable: launch_all([w])} if group == "prefill" else {}
+        values |= turns_ms({**calls, **others})
         values |= {f"{name} graph": graph_ms([call] * 4) for name, call in calls.items()}
         plan = f"{launch.kernel.__name__} w{launch.constants['num_warps']}"
-        found.add("prefill", f"B{sequences} S{length} h{heads}", **values, plan=plan)
+        found.add(group, f"B{sequences} S{length} h{heads}", **values, plan=plan)
         del prompt, launch, portable, calls
         torch.cuda.empty_cache()
 
@@ -856,7 +893,8 @@ def main():
                     step(found, pool)
             del pool
         for name, step in (
-            ("sparse", sparse), ("packed", packed), ("indexer", indexer), ("prefill", prefill),
+            ("sparse", sparse), ("packed", packed), ("indexer", indexer), ("short", short),
+            ("prefill", prefill),
             ("sweep-sparse", sweep_sparse), ("sweep-indexer", sweep_indexer),
             ("sweep-prefill", sweep_prefill),
         ):  # fmt: skip

@@ -31,6 +31,7 @@ from attnctl.compare import compare
 from attnctl.kernels.triton import Knobs, Tiles, knobs_for, paged_attention, write_cache
 from attnctl.kernels.triton.call import device_of, launches, shape_of
 from attnctl.kernels.triton.launch import plan
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops import paged as specification
 from attnctl.ops.paged import Paged
 
@@ -92,6 +93,7 @@ class Batch:
         )
         self.lengths = torch.full((sequences,), length, device=GPU, dtype=torch.int32)
         self.params = Paged(scale=width**-0.5)
+        self.kept = Relaunches()
         seen = queries * length - queries * (queries - 1) / 2
         self.flops = 2 * sequences * heads * (width + value_width) * seen
         self.bytes = sequences * length * kv_heads * (width + value_width)
@@ -109,6 +111,7 @@ class Batch:
             max_seq_len=self.length,
             out=self.out,
             knobs=knobs,
+            kept=self.kept,
         )
 
     def launches(self, knobs):

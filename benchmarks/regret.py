@@ -39,10 +39,10 @@ from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.exchange import Candidate
-from attnctl.tune.journal import Entry, JudgedLine
+from attnctl.tune.journal_lines import Entry, JudgedLine
 from attnctl.tune.noise import error_us, levelled
 from attnctl.tune.race import Entrant
-from attnctl.tune.run import run_tasks
+from attnctl.tune.refine import run_refined
 from attnctl.tune.search import Judge
 from attnctl.tune.session import Request, _jobs, _place
 from attnctl.tune.settings import BLOCK_SIZE
@@ -54,7 +54,7 @@ AGAIN, QUIET = 4, 0.005
 PAIRS = 120
 
 OFF_GRID = {
-    # none of chat's batches, and none of its contexts
+    # none of chat's points, nor of those that a tune adds in the middle of them
     "large": (
         ("decode", 3, 700, 1),
         ("decode", 7, 3000, 1),
@@ -66,6 +66,10 @@ OFF_GRID = {
         ("prefill", 2, 6000, 512),
         ("decode", 12, 2000, 1),
         ("prefill", 3, 900, 900),
+        ("decode", 56, 3000, 1),
+        ("prefill", 1, 700, 700),
+        ("decode", 5, 5000, 1),
+        ("decode", 100, 1300, 1),
     ),
     "small": (
         ("decode", 1, 300, 1),
@@ -123,15 +127,16 @@ def exhaust(task, bench, judge, table, end):
     for start in range(0, len(listed), 32):
         if time.monotonic() > end:
             return None
-        times, faults = bench.time(task.work, listed[start : start + 32], FIRST_ROUNDS)
-        first |= {key: median(found) for key, found in times.items() if found}
-        for key in faults:
+        found = bench.time(task.work, listed[start : start + 32], FIRST_ROUNDS)
+        first |= {key: median(times) for key, times in found.times_us.items() if times}
+        for key in found.faults:
             everything.pop(key, None)
     ranked = sorted(first, key=first.__getitem__)
     alike = [key for key in ranked if everything[key].page == chosen.page]
     finalists = dict.fromkeys((*ranked[:LAST], *alike[:ALIKE], chosen.key, default.key))
     last = [everything[key] for key in finalists if key in everything]
-    times = levelled(_last_times(task, bench, last, chosen.key))
+    taken = _last_times(task, bench, last, chosen.key)
+    times = levelled(taken.times_us)
     # the fastest is found by half of the rounds and timed by the other: the least of several
     # noisy times is less than any of them is
     chosen_by = {key: median(found[::2]) for key, found in times.items()}
@@ -156,23 +161,29 @@ def exhaust(task, bench, judge, table, end):
         "same_page_us": final[same],
         "default": default.key,
         "default_us": final.get(default.key),
+        "clock": taken.clocks.get(chosen.key, ""),
+        # of a launch of prefill, which is not in the time
+        "pick_host_us": taken.host_us.get(chosen.key),
+        "best_host_us": taken.host_us.get(best),
         "seconds": round(time.monotonic() - begin, 2),
     }
 
 
 def _last_times(task, bench, last, chosen):
     """The times of the last rounds, run again until the pick's and the fastest's are well known."""
-    times = bench.time(task.work, last, LAST_ROUNDS)[0]
+    found = bench.time(task.work, last, LAST_ROUNDS)
     for _ in range(AGAIN):
+        times = found.times_us
         level = levelled(times)
         told = [one for key, one in level.items() if key == chosen]
         told.append(min(level.values(), key=median))
         # each half of the rounds tells by itself
         if all(error_us(_spread(one), len(one) / 2) <= QUIET * median(one) for one in told):
             break
-        more = bench.time(task.work, last, LAST_ROUNDS)[0]
-        times = {key: found + more[key] for key, found in times.items() if key in more}
-    return times
+        more = bench.time(task.work, last, LAST_ROUNDS).times_us
+        both = {key: one + more[key] for key, one in times.items() if key in more}
+        found = msgspec.structs.replace(found, times_us=both)
+    return found
 
 
 def _spread(times):
@@ -230,12 +241,12 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     quiet.begin(len(tasks))
     budget = None if arguments.budget == "none" else seconds(arguments.budget, "--budget")
     memory = Memory(verdicts)
-    measured = run_tasks(tasks, bench, memory, budget_s=budget, told=quiet.step)
+    refined, measured = run_refined(tasks, bench, memory, budget_s=budget, told=quiet.step)
     verdicts.update(memory.verdicts)
     gpus = machine.gpus
     names = {rival.backend for task in tasks for rival in task.rivals}
     profile = assemble(
-        tasks,
+        refined,
         measured,
         name=machine.name,
         key=key_of(machine, gpus[0] if gpus else None),
@@ -291,6 +302,13 @@ def entry_of(profile, task):
     return next((e for e in profile.entries if e.shape.full == task.shape.full), None)
 
 
+def is_timed(entry, task):
+    """Whether a profile has this very point, which is no point off its grid then."""
+    load = task.load
+    place = (load.phase, load.batch, load.context, load.query)
+    return entry is not None and any(point.place == place for point in entry.points)
+
+
 def bench_for(arguments):
     asked = Request(
         spec=read_model(arguments.model[0]),
@@ -316,6 +334,9 @@ def regret(arguments, bench, verdicts):
         for task in tasks_of(arguments, model, off_grid(arguments)):
             found = (entry_of(profile, task) for profile in profiles)
             entry = next((one for one in found if one is not None), None)
+            if is_timed(entry, task):
+                print(f"{task.load} was tuned, and is left out", flush=True)
+                continue
             table = Table(entry, [rival.backend for rival in task.rivals])
             row = exhaust(task, bench, judge, table, end)
             if row is None:
@@ -345,7 +366,7 @@ def write(arguments, rows):
 
 def ratio_of(bench, work, first, second):
     """The second's time over the first's, from pairs of samples that were taken together."""
-    times, _ = bench.time(work, [first, second], PAIRS)
+    times = bench.time(work, [first, second], PAIRS).times_us
     pairs = zip(times[second.key], times[first.key], strict=True)
     return median(later / earlier for later, earlier in pairs)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 from ahead import AheadBench, compiled
-from regret import Quiet, entry_of, exhaust, off_grid, pick_of, ratio_of, say, summary
+from regret import Quiet, entry_of, exhaust, is_timed, off_grid, pick_of, ratio_of, say, summary
 
 from attnctl.layer import Options
 from attnctl.model import read_model
@@ -39,7 +39,9 @@ from attnctl.tune.session import Request, _jobs, _place, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
-AHEAD = "ahead.jsonl"
+STATE = 0.2
+"""The share of a layer shape's budget that one of states is given."""
+AHEAD, TIMES = "ahead.jsonl", "times.jsonl"
 
 
 class Run:
@@ -117,7 +119,9 @@ def _tuned(run, models, loads, budget):
     budget = seconds(budget, "the budget of a layer shape")
     for model in models:
         name = f"{Path(model).stem}.json"
-        shapes = len({task.shape_key for task in run.tasks(model, loads)})
+        ops = {task.shape_key: task.layer.op for task in run.tasks(model, loads)}
+        # states have few settings and do not see how long a context is
+        shapes = sum(STATE if op == "gdn" else 1.0 for op in ops.values())
         asked = run.request(model, loads, name, budget * shapes)
         report = tune(asked, Quiet(), run.bench)
         run.say(f"tuned {name} in {report.seconds} s, exit code {report.exit_code}")
@@ -153,6 +157,9 @@ def _between(run):
         if path.exists():
             profile = read_profile(path)
             for task in run.tasks(model, off_grid(run.arguments), ("paged",)):
+                if is_timed(entry_of(profile, task), task):
+                    run.say(f"{task.load} was tuned, and is left out")
+                    continue
                 shapes.setdefault(task.shape_key, []).append((task, profile))
     for turn in zip_longest(*shapes.values()):
         yield from (one for one in turn if one is not None)
@@ -229,6 +236,7 @@ def main():
         run.bench = AheadBench(bench, place, arguments.most)
         run.say(f"{msgspec.json.encode(run.bench.site()).decode()}; {arguments.jobs} jobs")
         run.bench.remember(run.folder / AHEAD)
+        run.bench.log = run.folder / TIMES
         for stage in arguments.stages.split(","):
             STAGES[stage](run)
             run.say(f"{stage} is done")

@@ -122,6 +122,15 @@ def test_what_cannot_be_written_is_refused_before_the_work(path: str, says: str)
         refuse_unwritable(path)
 
 
+@pytest.mark.parametrize("name", ["loop", "x" * 300])
+def test_a_name_that_leads_nowhere_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
+    """A link to itself, or a name that is too long, is one sentence."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match=r"cannot be written: .*; name another file"):
+        refuse_unwritable(str(tmp_path / name))
+    assert [one.name for one in tmp_path.iterdir()] == ["loop"]
+
+
 def test_asking_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> None:
     """Neither beside a file that is there nor where none is; the file keeps its bytes."""
     (tmp_path / "old").write_bytes(b"old")

@@ -19,6 +19,8 @@ from attnctl.profile.pick import Table
 from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.registry import Registry, load
 from attnctl.select import select_model
+from attnctl.tune.tasks import plan_tasks
+from attnctl.tune.workload import Load
 from tests.commands.running import LLAMA
 from tests.profile.factory import machine
 
@@ -154,3 +156,23 @@ def test_a_decision_names_the_size_that_the_plan_has(
     (decision,) = select_model(spec, here, load(), Options(**options), profile=profile)
     assert decision.pick is not None
     assert decision.pick.block_size == wanted == planned(found, **options).block_size
+
+
+def test_an_encoders_layers_are_called_with_blocks_and_keep_none() -> None:
+    """Keys and values come in blocks; the decision plans no cache for them."""
+    here = machine("zen3")
+    config = {
+        "model_type": "bert",
+        "architectures": ["BertModel"],
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 64,
+        "torch_dtype": "float32",
+    }
+    layer = attnctl.plan(config, here, profile="none")[0]
+    assert (layer.decision.pick.block_size, layer.block_size) == (None, 128)  # type: ignore[union-attr]
+    assert layer.new_cache(3).shape == (3, 128, 4, 32)
+    loads = (Load(phase="prefill", batch=1, context=64, query=64),)
+    (task,) = plan_tasks(read_model(config), here, load(), Options(), loads).tasks
+    assert all(rival.page for rival in task.rivals)

@@ -92,7 +92,7 @@ def command(
         str | None,
         typer.Option(
             "--profile",
-            metavar="FILE|none",
+            metavar="FILE|NAME|none",
             help="Timings that may reorder what is eligible, before ATTNCTL_PROFILE, your own and "
             "the bundled ones; none: no timings at all.",
         ),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.integrations.gradient import without_gradient
+from attnctl.integrations.gradients import forward_only
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.short_conv import WIDTHS, ShortConv
 from attnctl.runtime import StateMetadata, open_backend
@@ -85,7 +85,7 @@ def delta_rule(
     )
     found = _run("GDN_ATTN", inputs, state, batch, tokens, initial_state is not None)
     last = state.transpose(2, 3) if output_final_state else None
-    found = without_gradient(found, query, key, value, g, beta)
+    found = forward_only(found, query, key, value, g, beta)
     return found.unflatten(0, (batch, tokens)), last
 
 
@@ -137,7 +137,7 @@ def _convolved(
         activation="silu" if activation else None,
     )
     found = _run("SHORT_CONV_ATTN", inputs, state, batch, tokens, continued)
-    found = without_gradient(found, hidden_states, weight, bias)
+    found = forward_only(found, hidden_states, weight, bias)
     return found.unflatten(0, (batch, tokens)).transpose(1, 2)
 
 

@@ -22,7 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from attnctl.exits import InputError
 from attnctl.integrations.delta_rule import attach_delta_rule
-from attnctl.integrations.gradient import without_gradient
+from attnctl.integrations.gradients import forward_only
 from attnctl.integrations.masks import attention_mask
 from attnctl.integrations.packed_cache import PackedCache as PackedCache
 from attnctl.integrations.packing import Packed, PackedRows, packed_rows, packed_view, room
@@ -67,10 +67,15 @@ def attend(
     """transformers' attention function: [B, T, H, Dv] from query [B, H, T, D], key [B, Hk, S, D].
 
     attention_mask: None, or [B, S] bool, false for padding. InputError: what no backend computes
-    here: dropout, packed sequences.
+    here: dropout, packed sequences, a mask of its own; later, where a gradient is asked for.
     """
     if dropout:
         raise InputError("attnctl: attention dropout is for training; call model.eval() first")
+    if attention_mask is not None and attention_mask.dim() != 2:
+        raise InputError(
+            f"attnctl: an attention mask of {attention_mask.dim()} dimensions; pass one of [B, S] "
+            'that tells padding, or use attn_implementation="sdpa"'
+        )
     if others.get("cu_seq_lens_q") is not None:
         raise InputError("attnctl: packed sequences come without their cache here; pad them")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -93,7 +98,7 @@ def attend(
         max_seq_len=rows.max_seq_len,
     )
     found = layer.forward(rows.queries(query), packed.cache, metadata, params)
-    return without_gradient(rows.padded(found, query), query, key, value, s_aux), None
+    return forward_only(rows.padded(found, query), query, key, value, s_aux), None
 
 
 def _packed(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_checks import check_cache, check_out, check_query, check_weights
-from attnctl.kernels.latent_prefill import Attend, Merge, prefill
+from attnctl.kernels.latent_prefill import Attend, Merge, Parts, parts_of, prefill
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -18,6 +20,7 @@ class DenseLatent(LatentCache, ABC):
 
     _attend: Attend
     _merge: Merge
+    _parts: tuple[Metadata, tuple[int, int, Any], Parts] | None = None
 
     @abstractmethod
     def _absorbed(
@@ -63,7 +66,7 @@ class DenseLatent(LatentCache, ABC):
         lse: Tensor | None = None,
         chunk: int = 0,
     ) -> Tensor:
-        """[T, H, Dv] from [T, H, nope + R]. Waits for the device once, to learn the lengths."""
+        """[T, H, Dv] from [T, H, nope + R]. Waits for the device once a batch, for its lengths."""
         self._check_device(query)
         checked = self._checked(metadata)
         check_query(self.name, query, cache, checked)
@@ -73,16 +76,34 @@ class DenseLatent(LatentCache, ABC):
         check_out(self.name, query, w_uv.shape[1], out, lse)
         self._check_places(checked, cache)
         weights = self._weights(w_uk), self._weights(w_uv)
-        found, top = prefill(
-            query, cache, checked, params, weights, chunk, self._attend, self._merge
-        )
-        if out is None:
-            out = query.new_empty(*query.shape[:2], w_uv.shape[1])
-        out[: found.shape[0]] = found
+        parts = self._parts_of(checked, cache, chunk)
+        attend, merge = self._attend, self._merge
+        found, top = prefill(query, cache, checked, parts, params, weights, attend, merge)
+        if out is None and found.shape[0] == query.shape[0] and found.dtype is query.dtype:
+            out = found
+        else:
+            if out is None:
+                out = query.new_empty(*query.shape[:2], w_uv.shape[1])
+            out[: found.shape[0]] = found
         if lse is not None:
             lse[: top.shape[0]] = top
         return out
 
+    def _parts_of(self, metadata: Metadata, cache: Tensor, chunk: int) -> Parts:
+        """The layers of a model share a batch: its context is cut in parts once."""
+        key = cache.shape[1], chunk, _stream(cache)
+        last = self._parts
+        if last is None or last[0] is not metadata or last[1] != key:
+            last = self._parts = metadata, key, parts_of(metadata, cache.shape[1], chunk)
+        return last[2]
+
     def _weights(self, weight: Tensor) -> Tensor:
         """A weight in the dtype in which keys and values are made."""
         return weight
+
+
+def _stream(tensor: Tensor) -> Any:
+    """The stream on which what is made now may be used."""
+    if tensor.is_cuda:
+        return torch.cuda.current_stream(tensor.device)
+    return torch.xpu.current_stream(tensor.device) if tensor.device.type == "xpu" else None

@@ -54,40 +54,72 @@ class Span(NamedTuple):
     causal: bool
 
 
+class Part(NamedTuple):
+    """A span of the context as it lies in the cache: places pages[i], offsets[i] of its rows [S].
+
+    key_starts: [B + 1] int32. max_keys: of a sequence.
+    """
+
+    pages: Tensor
+    offsets: Tensor
+    key_starts: Tensor
+    max_keys: int
+    causal: bool
+
+
+class Parts(NamedTuple):
+    """A batch's context in parts, and the tokens that belong to its sequences."""
+
+    tokens: int
+    parts: tuple[Part, ...]
+
+
+def parts_of(metadata: Metadata, page: int, chunk: int) -> Parts:
+    """What the layers of a batch share. Waits once for the device, to learn the lengths.
+
+    page: tokens of one in the cache. chunk: as in spans().
+    """
+    lengths, starts = metadata.seq_lens.tolist(), metadata.query_start_loc.tolist()
+    queries = [last - first for first, last in pairwise(starts)]
+    found = []
+    for span in spans(queries, lengths, chunk):
+        counts = [end - begin for begin, end in zip(span.begins, span.ends, strict=True)]
+        key_starts = torch.tensor([0, *counts]).cumsum(0).to(metadata.query_start_loc)
+        places = _places(metadata.block_table, page, span)
+        found.append(Part(*places, key_starts, max(counts, default=0), span.causal))
+    return Parts(starts[-1], tuple(found))
+
+
 def prefill(
     query: Tensor,
     cache: Tensor,
     metadata: Metadata,
+    parts: Parts,
     params: Latent,
     weights: State,
-    chunk: int,
     attend: Attend,
     merge: Merge,
 ) -> State:
     """out [T, H, Dv] and lse [T, H] of the tokens that belong to sequences.
 
     query: [T, H, nope + R]. weights: w_uk [H, nope, L] and w_uv [H, Dv, L], in the dtype in which
-    keys and values are made. Waits once for the device, to learn the lengths.
+    keys and values are made.
     """
-    lengths, starts = metadata.seq_lens.tolist(), metadata.query_start_loc.tolist()
-    queries = [last - first for first, last in pairwise(starts)]
     state: State | None = None
-    for span in spans(queries, lengths, chunk):
-        rows = _rows(cache, metadata.block_table, span).to(weights[0].dtype) * params.kv_scale
-        keys, values = uncompress(rows, *weights)
-        counts = [end - begin for begin, end in zip(span.begins, span.ends, strict=True)]
-        key_starts = torch.tensor([0, *counts]).cumsum(0).to(metadata.query_start_loc)
-        part = attend(
-            query[: starts[-1]],
+    for part in parts.parts:
+        stored = read_rows(cache, part.pages, part.offsets)
+        keys, values = uncompress(stored.to(weights[0].dtype) * params.kv_scale, *weights)
+        found = attend(
+            query[: parts.tokens],
             keys,
             values,
-            key_starts,
+            part.key_starts,
             metadata,
             params.scale,
-            causal=span.causal,
-            max_keys=max(counts, default=0),
+            causal=part.causal,
+            max_keys=part.max_keys,
         )
-        state = part if state is None else merge(*state, *part)
+        state = found if state is None else merge(*state, *found)
     assert state is not None  # the last span is there whatever the lengths
     return state
 
@@ -108,13 +140,13 @@ def spans(queries: list[int], lengths: list[int], chunk: int) -> Iterator[Span]:
     yield Span(before, lengths, True)
 
 
-def _rows(cache: Tensor, block_table: Tensor, span: Span) -> Tensor:
-    """The cached rows of a span, all sequences packed: [S, C]."""
-    owner, position = [], []
-    for b, (begin, end) in enumerate(zip(span.begins, span.ends, strict=True)):
-        position.append(torch.arange(begin, end))
-        owner.append(torch.full((end - begin,), b))
-    none = torch.zeros(0, dtype=torch.int64)
-    at = torch.stack([torch.cat([none, *owner]), torch.cat([none, *position])]).to(cache.device)
-    page = cache.shape[1]
-    return read_rows(cache, block_table[at[0], at[1] // page].long(), at[1] % page)
+def _places(block_table: Tensor, size: int, span: Span) -> tuple[Tensor, Tensor]:
+    """Page and offset of a span's rows, all sequences packed: [S] each."""
+    begins, ends = torch.tensor((span.begins, span.ends), dtype=torch.int64)
+    counts = ends - begins
+    owner = torch.repeat_interleave(counts)
+    # a row's place among all of them, from where its sequence's first one stands
+    first = counts.cumsum(0) - counts - begins
+    position = torch.arange(owner.shape[0]) - first[owner]
+    at = torch.stack([owner, position]).to(block_table.device)
+    return block_table[at[0], at[1] // size].long(), at[1] % size

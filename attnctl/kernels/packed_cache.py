@@ -7,6 +7,7 @@ any kernel that takes strides reads them in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ class PackedCache:
     name = ""
     block_multiple = 16
     _live: tuple[Metadata, Tensor] | None = None
+    _write: tuple[Callable[..., None] | None] | None = None
     _placed: tuple[Metadata, int, int] | None = None
 
     def get_name(self) -> str:
@@ -84,7 +86,9 @@ class PackedCache:
     ) -> None:
         checked = self._checked(metadata)
         check_write(self.name, key, value, cache, checked, params)
-        write = _kernel() if cache.is_cuda else None
+        if self._write is None and cache.is_cuda:
+            self._write = (_kernel(),)
+        write = self._write[0] if self._write and cache.is_cuda else None
         if write is None:
             refuse(self.name, params)
             write_packed(key, value, cache, checked.slot_mapping, params)
@@ -132,12 +136,13 @@ class PackedCache:
 
 
 def _kernel() -> Callable[..., None] | None:
-    """The bundled cache write, None without Triton."""
+    """The bundled cache write with launches of its own to keep, None without Triton."""
     try:
         from attnctl.kernels.triton.cache import write_cache
+        from attnctl.kernels.triton.relaunch import Relaunches
     except ImportError:
         return None
-    return write_cache
+    return partial(write_cache, kept=Relaunches())
 
 
 def refuse(name: str, params: Paged, **instead: str) -> None:
@@ -154,7 +159,7 @@ def refuse(name: str, params: Paged, **instead: str) -> None:
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """K [N, P, Hk, D] and V [N, P, Hk, Dv] of a packed cache: no copy."""
-    return cache[..., :width], cache[..., width:]
+    return cache.narrow(-1, 0, width), cache.narrow(-1, width, cache.shape[-1] - width)
 
 
 def over_scales(key: Tensor, value: Tensor, cache: Tensor, params: Paged) -> tuple[Tensor, Tensor]:

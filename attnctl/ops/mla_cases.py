@@ -125,7 +125,16 @@ def _edges() -> list[Case]:
         *(case(queries="1", contexts=str(n)) for n in lengths),
         *(
             case(form="uncompressed", queries=str(n), contexts=str(n), heads=4)
-            for n in (1, 15, 16, 17, 63, 64, 65, 129)
+            for n in (1, 15, 16, 17, 63, 64, 65, 128, 129, 193, 257)
+        ),
+        # prompts of one length and of many, and after a context as long as they are
+        *(
+            case(form="uncompressed", queries=queries, contexts=contexts, heads=4)
+            for queries, contexts in (
+                ("200+200", "200+200"),
+                ("300+17+128", "300+17+128"),
+                ("70+100", "90+140"),
+            )
         ),
         case(queries="1+1", contexts="20+33", padding=2),
         case(form="uncompressed", queries="2+1", contexts="20+33", padding=3, heads=4),

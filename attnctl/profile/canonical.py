@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from attnctl.profile.ranking import gain_of, in_order, pick_of
-from attnctl.profile.values import SCHEMA, UNKNOWN, Entry, Point, Profile, Shape, Timing, Versions
+from attnctl.profile.values import SCHEMA, Entry, Point, Profile, Shape, Timing
 
 LINE = 160
 """Characters up to which a value is written on one line."""
@@ -31,7 +31,7 @@ def canonical(profile: Profile) -> Profile:
         schema=SCHEMA,
         name=profile.name,
         key=profile.key,
-        versions=_known(profile.versions),
+        versions=profile.versions,
         measured=profile.measured,
         memory_bytes=profile.memory_bytes,
         conditions=dict(sorted(profile.conditions.items())),
@@ -44,12 +44,6 @@ def encode(profile: Profile) -> bytes:
     document = msgspec.to_builtins(canonical(profile))
     del document["bad_entries"]
     return "".join((*_lines(document, 0), "\n")).encode()
-
-
-def _known(versions: Versions) -> Versions:
-    """An unknown version is never written: nothing could ever equal it."""
-    fields = msgspec.structs.asdict(versions)
-    return Versions(**{name: None if v == UNKNOWN else v for name, v in fields.items()})
 
 
 def _entry(entry: Entry) -> Entry:
@@ -87,6 +81,7 @@ def _timing(timing: Timing) -> Timing:
         median_us=_rounded(timing.median_us),
         iqr_us=round(timing.iqr_us, NANOSECOND),
         default_us=None if timing.default_us is None else _rounded(timing.default_us),
+        host_us=None if timing.host_us is None else _rounded(timing.host_us),
         knobs=dict(sorted(timing.knobs.items())),
     )
 

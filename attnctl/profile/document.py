@@ -124,8 +124,10 @@ def repeated_in_entries(data: bytes, where: str) -> dict[int, str]:
 def check_schema(schema: str, where: str) -> None:
     """InputError where the document is of another major version, or no profile."""
     family, _, version = schema.partition("/")
+    major, dot, minor = version.partition(".")
     # a newer minor version ("1.4") adds keys, which are ignored; a newer major one changes them
-    if family != "attnctl.profile" or version.partition(".")[0] != "1":
+    known = major == "1" and (not dot or (minor.isascii() and minor.isdecimal()))
+    if family != "attnctl.profile" or not known:
         raise InputError(
             f"{where}: schema is {schema!r} and this attnctl reads {SCHEMA}: "
             "upgrade attnctl, or take a profile of that schema"

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from attnctl.arguments import refuse_no_index, refuse_other
+from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.profile.match import match
 from attnctl.profile.shelf import Shelf
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
+
+if TYPE_CHECKING:
+    from attnctl.profile.live import Dead
 
 
 def load_profile(
@@ -49,7 +54,7 @@ def timings_for(
     registry: Registry,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Profile | None, tuple[str, ...]]:
-    """The live timings that fit a device, and a sentence for each profile that does not.
+    """The live timings that fit a device, and sentences on what of the profiles is not used.
 
     profile: as load_profile's path, or one that was read, which then stands alone. device: one that
     the machine has.
@@ -59,21 +64,28 @@ def timings_for(
         found = match(profile, machine, gpu)
         if not found.usable:
             return None, (f"profile {profile.name} is {found.status} here and is not used",)
-        return _live(profile, registry), ()
+        alive, dead = _live(profile, registry)
+        return alive, (*map(str, dead), *profile.bad_entries)
     path = None if profile is None else os.fspath(profile)
     fit = Shelf(path, os.environ if environ is None else environ).fit(machine, gpu, registry)
-    notes = (
-        f"profile {one.name} [{one.origin}] is {one.status} here"
-        + ("" if one.status == "stale" else " and is not used")
-        for one in fit.considered
-        if one.status != "valid"
-    )
-    return fit.profile, tuple(notes)
+    return fit.profile, tuple(note for one in fit.told for note in _notes(one))
 
 
-def _live(profile: Profile, registry: Registry) -> Profile:
+def _notes(brief: ProfileBrief) -> Iterator[str]:
+    name = f"profile {brief.name} [{brief.origin}]"
+    if brief.status == "damaged":
+        yield f"{name} is not used: {brief.error}"
+    elif brief.status != "valid":
+        unused = "" if brief.status == "stale" else " and is not used"
+        why = ", ".join(f"{one.wanted}, here {one.found}" for one in brief.findings if not one.met)
+        yield f"{name} is {brief.status} here{unused}: {why}"
+    yield from brief.dead
+    yield from brief.bad_entries
+
+
+def _live(profile: Profile, registry: Registry) -> tuple[Profile, tuple[Dead, ...]]:
     from attnctl.profile.hashes import KernelHashes, kernel_hashes
     from attnctl.profile.live import live, stated
 
     hashes = kernel_hashes(registry, stated(profile.entries), KernelHashes())
-    return live(profile, hashes)[0]
+    return live(profile, hashes)

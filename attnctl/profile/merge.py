@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,21 +10,33 @@ from attnctl.exits import InputError
 from attnctl.profile.values import Entry, Point, Profile, Shape
 
 COMPILERS = ("torch", "triton")
+LATEST = "9999-12-31"
+"""Stands for the day of a point that names none: its document's, which is the latest."""
 
 
-def merge(older: Profile, newer: Profile) -> Profile:
+def merge(
+    older: Profile,
+    newer: Profile,
+    *,
+    in_order: bool = False,
+    here: Mapping[str, str] | None = None,
+) -> Profile:
     """Both profiles as one; where both timed one thing, the one that was measured later counts.
 
-    On the same day that is `newer`. Timings of a kernel whose source the later one knows to have
-    changed go. Raises InputError where they are of two devices, torches or Tritons.
+    On the same day that is `newer`; with in_order always, whatever a clock said. Timings of a
+    kernel whose source the later one knows to have changed go, unless that of the earlier is the
+    one that is here: backend -> its hash. Raises InputError where they are of two devices, torches
+    or Tritons.
     """
     check_mergeable(older, newer)
-    if older.measured > newer.measured:
+    if older.measured > newer.measured and not in_order:
         older, newer = newer, older
-    day = newer.measured
-    entries = united((*(_dated(e, older.measured, day) for e in older.entries), *newer.entries))
+    day = max(older.measured, newer.measured)
+    dated = [_dated(entry, one.measured, day) for one in (older, newer) for entry in one.entries]
+    entries = united(dated, by_day=not in_order, here=here)
     return msgspec.structs.replace(
         newer,
+        measured=day,
         memory_bytes=newer.memory_bytes or older.memory_bytes,
         conditions={**older.conditions, **newer.conditions},
         entries=tuple(entries),
@@ -48,42 +60,61 @@ def check_mergeable(one: Profile, other: Profile) -> None:
             )
 
 
-def united(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry per shape, in the order first met; later ones win."""
+def united(
+    entries: Iterable[Entry], *, by_day: bool = False, here: Mapping[str, str] | None = None
+) -> list[Entry]:
+    """One entry per shape, in the order first met; later ones win.
+
+    by_day: of two points at one place the one that names the later day wins; one that names none
+    is of the latest. here: as merge takes it.
+    """
     found: dict[Shape, Entry] = {}
     for entry in entries:
         shape = entry.shape.full
-        found[shape] = _join(found[shape], entry) if shape in found else _alone(entry, shape)
+        if shape in found:
+            found[shape] = _join(found[shape], entry, by_day, here or {})
+        else:
+            points = _points(entry.points, by_day)
+            found[shape] = msgspec.structs.replace(entry, shape=shape, points=points)
     return list(found.values())
 
 
-def _alone(entry: Entry, shape: Shape) -> Entry:
-    return msgspec.structs.replace(entry, shape=shape, points=_points(entry.points))
-
-
-def _join(older: Entry, newer: Entry) -> Entry:
+def _join(older: Entry, newer: Entry, by_day: bool, here: Mapping[str, str]) -> Entry:
     changed = {
         name for name, hashed in newer.kernels.items() if older.kernels.get(name, hashed) != hashed
     }
-    kept = (without(point, changed) for point in older.points)
+    living = {name for name in changed if older.kernels[name] == here.get(name)}
+    points = (
+        *(without(point, changed - living) for point in older.points),
+        *(without(point, living) for point in newer.points),
+    )
     order = (*newer.order, *(name for name in older.order if name not in newer.order))
     return msgspec.structs.replace(
         newer,
         shape=older.shape,
-        points=_points((*kept, *newer.points)),
-        kernels={**older.kernels, **newer.kernels},
+        points=_points(points, by_day),
+        kernels={**older.kernels, **newer.kernels, **{name: here[name] for name in living}},
         order=order,
         gain=None,
         ci=None,
     )
 
 
-def _points(points: Iterable[Point]) -> tuple[Point, ...]:
+def _points(points: Iterable[Point], by_day: bool) -> tuple[Point, ...]:
     found: dict[tuple[str, int, int, int], Point] = {}
     for point in points:
         before = found.get(point.place)
-        found[point.place] = point if before is None else _join_points(before, point)
+        if before is None:
+            found[point.place] = point
+        elif by_day and _day(before) > _day(point):
+            found[point.place] = _join_points(point, before)
+        else:
+            found[point.place] = _join_points(before, point)
     return tuple(point for point in found.values() if point.timings or point.rejected)
+
+
+def _day(point: Point) -> str:
+    return point.measured or LATEST
 
 
 def _join_points(older: Point, newer: Point) -> Point:

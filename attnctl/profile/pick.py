@@ -49,8 +49,8 @@ def phase_of(query: int) -> Literal["decode", "prefill"]:
     return "decode" if query <= DECODE_TOKENS else "prefill"
 
 
-_Row = tuple[float, float, list[float], list[Pick]]
-"""log2 of batch and query; the contexts' logs, rising; the pick at each."""
+_Row = tuple[float, list[float], list[Pick]]
+"""log2 of the query; the contexts' logs, rising; the pick at each."""
 
 
 class Table:
@@ -84,10 +84,23 @@ class Table:
         s = log2(context) if context > 1 else 0.0
         q = log2(query) if query > 1 else 0.0
         best, found = 3 * REACH * REACH + 1.0, self.default
-        for row_b, row_q, contexts, picks in self._rows[phase]:
-            db, dq = row_b - b, row_q - q
+        rows, starts = self._rows[phase]
+        above = bisect_left(starts, b)
+        below, last = above - 1, len(starts)
+        # from the nearest batch on, so that few rows are looked at however many there are
+        while below >= 0 or above < last:
+            if above == last or (below >= 0 and b - starts[below] <= starts[above] - b):
+                db, row = b - starts[below], rows[below]
+                below -= 1
+            else:
+                db, row = starts[above] - b, rows[above]
+                above += 1
+            if db > REACH or db * db >= best:
+                break
+            row_q, contexts, picks = row
+            dq = row_q - q
             base = db * db + dq * dq
-            if base >= best or not (-REACH <= db <= REACH and -REACH <= dq <= REACH):
+            if base >= best or not -REACH <= dq <= REACH:
                 continue
             at = bisect_left(contexts, s)
             if at < len(contexts):
@@ -101,18 +114,19 @@ class Table:
         return found
 
 
-def _rows(phase: str, picks: Sequence[Pick]) -> list[_Row]:
-    """The picks of one phase by batch and query, each row by context."""
+def _rows(phase: str, picks: Sequence[Pick]) -> tuple[list[_Row], list[float]]:
+    """The picks of one phase by batch and query, each row by context; and the batches' logs."""
     rows: dict[tuple[int, int], list[tuple[int, Pick]]] = {}
     for pick in picks:
         point = pick.point
         if point is not None and point.phase == phase:
             rows.setdefault((point.batch, point.query), []).append((point.context, pick))
-    found = []
+    found, starts = [], []
     for (batch, query), row in sorted(rows.items()):
         row.sort(key=lambda one: one[0])
-        found.append((log2(batch), log2(query), [log2(s) for s, _ in row], [p for _, p in row]))
-    return found
+        found.append((log2(query), [log2(s) for s, _ in row], [p for _, p in row]))
+        starts.append(log2(batch))
+    return found, starts
 
 
 class Picker:

@@ -46,9 +46,17 @@ def json_files(where: Path) -> tuple[Path, ...]:
     """
     try:
         found = (path for path in where.iterdir() if path.suffix == ".json")
-        return tuple(sorted(path for path in found if not path.is_fifo()))
+        return tuple(sorted(path for path in found if not _is_pipe(path)))
     except OSError:
         return ()
+
+
+def _is_pipe(path: Path) -> bool:
+    """Whether it is one, as far as can be told: a link may lead to where nobody may look."""
+    try:
+        return path.is_fifo()
+    except OSError:
+        return False  # whoever reads it is told why it cannot be
 
 
 def shelf(option: str | None, environ: Mapping[str, str]) -> Shelf | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -37,16 +38,20 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One file and its header; error: why it does not read, where nobody named it."""
+    """One file and its header; error: why it does not read, where nobody named it.
+
+    data: what was read of one that was named, which may be a pipe and read but once.
+    """
 
     origin: Origin
     path: Path
     header: Header | None
     error: str = ""
+    data: bytes = b""
 
     def read(self) -> Profile:
         """The whole document. InputError where it does not read."""
-        data = read_bytes(self.path, "profile")
+        data = self.data or read_bytes(self.path, "profile")
         return parse(data, str(self.path), ours=self.origin == "bundled")
 
 
@@ -55,41 +60,62 @@ def sources(
 ) -> tuple[Source, ...]:
     """Every profile that may be used, in the order in which they are searched.
 
-    option: the value of --profile; "none" there, or in ATTNCTL_PROFILE, leaves all out. bundled:
-    the folder of the shipped ones, where it is another. Raises InputError where a file that was
-    named does not read; one that was only found is kept with its error.
+    option: the value of --profile, a file or the name of one of the found; "none" there, or in
+    ATTNCTL_PROFILE, leaves all out. bundled: the folder of the shipped ones, where it is another.
+    Raises InputError where one that was named is not there or does not read; one that was only
+    found is kept with its error.
     """
+    where = bundled or bundled_folder()
     named: list[tuple[Origin, str]] = []
     for origin, value in (("option", option), ("environment", environ.get(VARIABLE))):
         if value == NONE:
-            return tuple(_named(*one) for one in named)
+            return tuple(_named(*one, environ, where) for one in named)
         if value:
             named.append((origin, value))  # type: ignore[arg-type]
     return (
-        *(_named(*one) for one in named),
+        *(_named(*one, environ, where) for one in named),
         *(_found("user", path) for path in user_files(environ)),
-        *(_found("bundled", path) for path in json_files(bundled or bundled_folder())),
+        *(_found("bundled", path) for path in json_files(where)),
     )
 
 
-def _named(origin: Origin, path: str) -> Source:
+def _named(origin: Origin, name: str, environ: Mapping[str, str], bundled: Path) -> Source:
     try:
-        return Source(origin, Path(path), _header(Path(path), ours=False))
+        path = _located(name, environ, bundled)
+        data = read_bytes(path, "profile")
+        return Source(origin, path, _header(data, path, ours=False), data=data)
     except InputError as error:
         if origin == "option":
             raise
         raise InputError(f"{VARIABLE}: {error}") from error
 
 
+def _located(name: str, environ: Mapping[str, str], bundled: Path) -> Path:
+    """The file of that path, or of that name among one's own profiles and the shipped ones.
+
+    InputError: there is neither, and it does not look like a path.
+    """
+    if "/" in name or name.endswith(".json") or os.path.exists(name):  # noqa: PTH110
+        return Path(name)
+    known = {path.stem: path for path in (*json_files(bundled), *user_files(environ))}
+    if name not in known:
+        from attnctl.nearest import did_you_mean
+
+        hint = did_you_mean(name, known) or " See: attnctl profile list"
+        raise InputError(f"{name}: no profile or file of that name.{hint}")
+    return known[name]
+
+
 def _found(origin: Origin, path: Path) -> Source:
     try:
-        return Source(origin, path, _header(path, ours=origin == "bundled"))
+        data = read_bytes(path, "profile")
+        return Source(origin, path, _header(data, path, ours=origin == "bundled"))
     except InputError as error:
         return Source(origin, path, None, str(error))
 
 
-def _header(path: Path, ours: bool) -> Header:
-    data = unmarked(read_bytes(path, "profile"), str(path))
+def _header(data: bytes, path: Path, ours: bool) -> Header:
+    data = unmarked(data, str(path))
     try:
         header = msgspec.json.decode(data, type=Header)
     except UNREADABLE as error:

@@ -27,14 +27,20 @@ def file_name(profile: Profile) -> str:
     return "_".join(word or "any" for word in words) + ".json"
 
 
-def save(profile: Profile, environ: Mapping[str, str]) -> Path:
+def save(
+    profile: Profile,
+    environ: Mapping[str, str],
+    *,
+    in_order: bool = False,
+    here: Mapping[str, str] | None = None,
+) -> Path:
     """Adds a profile to the user's own and gives the file that holds both.
 
-    Two that save at once keep the union. Raises InputError where there is no folder that can be
-    written, where a version is unknown (its timings could never be matched), or where the file that
-    is there does not read.
+    in_order, here: as attnctl.profile.merge.merge takes them. Two that save at once keep the union.
+    Raises InputError where there is no folder that can be written, where a version is unknown (its
+    timings could never be matched), or where the file that is there does not read.
     """
-    _refuse_unknown(profile)
+    refuse_unknown(profile)
     where = folder(environ)
     if where is None:
         raise InputError(
@@ -43,8 +49,9 @@ def save(profile: Profile, environ: Mapping[str, str]) -> Path:
         )
     path = where / file_name(profile)
     with _locked(where):
-        kept = merge(read_to_add(path), profile) if path.exists() else profile
-        write_whole(str(path), encode(kept))
+        if path.exists():
+            profile = merge(read_to_add(path), profile, in_order=in_order, here=here)
+        write_whole(str(path), encode(profile))
     return path
 
 
@@ -60,19 +67,23 @@ def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[st
 
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:
-    """Deletes files of the user's profiles; InputError where one cannot be."""
+    """Deletes files of the user's profiles, all that can be; InputError where one cannot."""
     where = folder(environ)
     if not paths or where is None:
         return
+    left = []
     with _locked(where):
         for path in paths:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                raise InputError(f"{path} cannot be deleted: {reason(error)}") from error
+                left.append(f"{path} cannot be deleted: {reason(error)}")
+    if left:
+        raise InputError("; ".join(left))
 
 
-def _refuse_unknown(profile: Profile) -> None:
+def refuse_unknown(profile: Profile) -> None:
+    """InputError: it says that a version of its compilers could not be told."""
     for field in ("torch", "triton"):
         if getattr(profile.versions, field) == UNKNOWN:
             raise InputError(

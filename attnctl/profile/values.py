@@ -45,6 +45,9 @@ SHORTEST_US, LONGEST_US = 1e-6, 1e12
 """Times outside of these are slips: a picosecond, eleven days."""
 HEAVIEST = 1e9
 """The largest weight of a point, and one over the smallest."""
+LARGEST_BLOCK = 1 << 16
+"""Tokens of one block of the cache, far beyond what any backend gains by: a larger one is a slip,
+and no memory would hold the blocks of a few sequences."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 """Of sequences, tokens, heads or columns: a larger one is a slip."""
 
@@ -54,7 +57,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Its best setting: kernel names the rival kernel of the backend where it has several, knobs what
     differs from the bundled defaults. default_us: the median with the bundled kernel and defaults
-    in the same rounds. tried: how many settings were timed.
+    in the same rounds. tried: how many settings were timed. clock: what timed it: "graph", replays
+    of a CUDA graph; "queue", calls that the GPU found waiting; "events", calls as a program makes
+    them; "process" or "wall" time of a processor. host_us: what the host took to launch a call,
+    where that is more than the GPU took to run it.
     """
 
     backend: str
@@ -65,12 +71,20 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernel: str = ""
     default_us: float | None = None
     tried: Count = 1
+    clock: str = ""
+    host_us: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("median_us", "default_us"):
+        for name in ("median_us", "default_us", "host_us"):
             time = getattr(self, name)
             if time is not None and not SHORTEST_US <= time <= LONGEST_US:
                 raise ValueError(f"{name} must be a time that can be measured, found {time}")
+        block = self.knobs.get("block_size")
+        if type(block) is int and not 1 <= block <= LARGEST_BLOCK:
+            raise ValueError(
+                f"knobs.block_size must be the tokens of one block of a cache, from 1 to "
+                f"{LARGEST_BLOCK}, found {block}"
+            )
         if not 0 <= self.iqr_us <= LONGEST_US:
             raise ValueError(f"iqr_us must be a spread of times, found {self.iqr_us}")
 

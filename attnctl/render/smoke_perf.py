@@ -11,6 +11,7 @@ _CLOCKS = {
     "wall": "wall time",
     "process": "processor time of one thread",
     "events": "events",
+    "queue": "events around queued calls",
     "graph": "replays of a CUDA graph",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TextIO
 
@@ -16,11 +17,16 @@ MOST_FAILURES = 12
 
 
 class Bar:
-    """A line on standard error that says how far a run is; silent where that is no terminal."""
+    """A line on standard error that says how far a run is.
+
+    Silent where that is no terminal, or one that cannot take a line back.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._shown = self._stream is not None and self._stream.isatty()
+        self._shown = (
+            self._stream is not None and self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        )
 
     def show(self, done: int, total: int, words: str) -> None:
         if self._shown:

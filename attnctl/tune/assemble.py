@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
+from attnctl.tune.between import Around
 from attnctl.tune.exchange import Site
-from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Measured, Out, winner
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Final, Measured, Out
 from attnctl.tune.pages import best_page, tie_of
 from attnctl.tune.tasks import Task
 
@@ -62,8 +63,13 @@ def _conditions(site: Site) -> dict[str, int | float | str | bool]:
 
 def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     backends = [rival.backend for rival in pairs[0][0].rivals]
-    page = best_page([found for _, found in pairs], tie)
-    points = (_point(task, found, page) for task, found in pairs)
+    measured = [found for _, found in pairs]
+    page = best_page(measured, tie)
+    around = Around(measured, page)
+    points = (
+        _point(task, found, page, [around.winner(place, rival.backend) for rival in task.rivals])
+        for place, (task, found) in enumerate(pairs)
+    )
     return Entry(
         shape=pairs[0][0].shape,
         points=tuple(point for point in points if point.timings),
@@ -72,13 +78,13 @@ def _entry(pairs: list[Pair], kernels: dict[str, str], tie: float) -> Entry:
     )
 
 
-def _point(task: Task, found: Measured, page: int | None) -> Point:
+def _point(task: Task, found: Measured, page: int | None, winners: Sequence[Final | None]) -> Point:
+    """winners: of each rival of the task the setting that stands for this point."""
     load = task.load
     timings, left_out = [], []
-    for rival in task.rivals:
-        timing = _timing(rival.backend, found, page)
-        if timing is not None:
-            timings.append(timing)
+    for rival, best in zip(task.rivals, winners, strict=True):
+        if best is not None:
+            timings.append(_timing(best, found))
         elif any(one.backend == rival.backend for one in found.finals):
             # it must not be taken for one that nothing is known of
             detail = f"not timed with {page} tokens in a block of the cache, which the layers share"
@@ -119,19 +125,18 @@ def _unreached(found: Measured) -> Iterator[Rejected]:
         yield Rejected(backend=backend, why="pruned", detail=detail)
 
 
-def _timing(backend: str, found: Measured, page: int | None) -> Timing | None:
-    own = [one for one in found.finals if one.backend == backend]
-    best = winner([one for one in own if one.page == page])
-    if best is None:
-        return None
+def _timing(best: Final, found: Measured) -> Timing:
+    own = (one for one in found.finals if one.backend == best.backend)
     default = next((one.median_us for one in own if one.place == 0), None)
     return Timing(
-        backend=backend,
+        backend=best.backend,
         median_us=best.median_us,
         iqr_us=best.iqr_us,
         runs=best.runs,
         knobs=best.knobs,
         kernel=best.kernel,
         default_us=default,
-        tried=found.tried.get(backend, 1),
+        tried=found.tried.get(best.backend, 1),
+        clock=best.clock,
+        host_us=best.host_us if best.host_us > best.median_us else None,
     )

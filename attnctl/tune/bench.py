@@ -163,22 +163,20 @@ class WorkerBench:
             return msgspec.structs.replace(answer.verdict, seconds=took)
         return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
 
-    def time(
-        self, work: Work, candidates: Sequence[Candidate], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
+    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> exchange.Times:
         faults: dict[str, Verdict] = {}
         left = list(candidates)
         while left:
             blamed, verdict, times = self._swept(work, left, rounds)
             if times is not None:
-                return times.times_us, {**faults, **times.faults}
+                return msgspec.structs.replace(times, faults={**faults, **times.faults})
             if blamed == "" and len(left) > 1:
                 # it died among all of them: each by itself tells which one it was
                 faults |= self._alone(work, left, rounds)
             else:
                 faults[blamed or left[0].key] = verdict
             left = [one for one in left if one.key not in faults]
-        return {}, faults
+        return exchange.Times({}, faults)
 
     def _alone(self, work: Work, candidates: list[Candidate], rounds: int) -> dict[str, Verdict]:
         faults = {}

@@ -58,6 +58,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
+class Times(msgspec.Struct, frozen=True, tag="times"):
+    """times_us: by key, a time in microseconds for each round. faults: what did not get as far.
+
+    clocks: by key, what timed it, as a profile's Timing says. host_us: what the host took to launch
+    a call of prefill, which is not in the time.
+    """
+
+    times_us: dict[str, list[float]]
+    faults: dict[str, Verdict] = {}
+    clocks: dict[str, str] = {}
+    host_us: dict[str, float] = {}
+
+
 class Bench(Protocol):
     """Where candidates run. The search knows nothing else of the device."""
 
@@ -79,10 +92,8 @@ class Bench(Protocol):
         first `always` ones.
         """
 
-    def time(
-        self, work: Work, candidates: Sequence[Candidate], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
-        """By key: a time in microseconds for each interleaved round, and faults."""
+    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> Times:
+        """A time of each candidate for each interleaved round, and faults."""
 
 
 # --- the lines of the child -------------------------------------------------------------------
@@ -127,13 +138,6 @@ class Found(msgspec.Struct, frozen=True, tag="settings"):
 class Judged(msgspec.Struct, frozen=True, tag="judged"):
     key: str
     verdict: Verdict
-
-
-class Times(msgspec.Struct, frozen=True, tag="times"):
-    """times_us: by key, one for each round. faults: what did not get as far."""
-
-    times_us: dict[str, list[float]]
-    faults: dict[str, Verdict] = {}
 
 
 class Here(msgspec.Struct, frozen=True, tag="here"):

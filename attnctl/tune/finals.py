@@ -22,7 +22,10 @@ OTHER_PAGE = "its size of the cache's blocks lost at other points"
 
 
 class Final(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate's times. place: its setting's among those of its backend, 0 is the default."""
+    """A candidate's times. place: its setting's among those of its backend, 0 is the default.
+
+    clock, host_us: as a profile's Timing has them.
+    """
 
     backend: str
     place: int
@@ -32,6 +35,8 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
     median_us: float
     iqr_us: float
     runs: int
+    clock: str = ""
+    host_us: float = 0.0
 
 
 class Out(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +53,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is kept of one point. tried: backend -> settings that were timed.
 
     pages: sizes of the cache's blocks that were raced here, each with settings of its own.
+    dropped: candidates that were slower in the first rounds, with the times of those.
     """
 
     shape_key: str
     load: Load
     finals: tuple[Final, ...]
+    dropped: tuple[Final, ...] = ()
     out: tuple[Out, ...] = ()
     tried: dict[str, int] = {}
     pages: tuple[int, ...] = ()
@@ -65,10 +72,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 def winner(finals: Sequence[Final]) -> Final | None:
     """The first of those that are within the tie of the fastest, or no slower for all we know."""
+    return next(iter(tied(finals)), None)
+
+
+def tied(finals: Sequence[Final]) -> list[Final]:
+    """The fastest with those that are within its tie, in their order."""
     if not finals:
-        return None
+        return []
     fastest = min(finals, key=lambda one: one.median_us)
-    return next(one for one in finals if one.median_us <= fastest.median_us + _tie(one, fastest))
+    return [one for one in finals if one.median_us <= fastest.median_us + _tie(one, fastest)]
 
 
 def _tie(one: Final, fastest: Final) -> float:

@@ -8,51 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
 from typing import IO
 
 import msgspec
 
 from attnctl.exits import InputError
 from attnctl.files import reason
-from attnctl.profile.document import Key, Versions
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured
+from attnctl.tune.journal_lines import (
+    Entry,
+    Header,
+    JudgedLine,
+    MeasuredLine,
+    entries_of,
+    refuse_others,
+)
 
-SCHEMA = "attnctl.journal/1"
 READ_LIMIT = 1 << 28
 
 
-class Header(msgspec.Struct, frozen=True, tag="journal", kw_only=True):
-    """What the journal's times hold for. tasks: of what is tuned; kernels: hashes of sources."""
-
-    schema: str = SCHEMA
-    key: Key
-    versions: Versions
-    tasks: str
-    kernels: dict[str, str] = {}
-
-
-class JudgedLine(msgspec.Struct, frozen=True, tag="judged"):
-    candidate: str
-    verdict: Verdict
-
-
-class MeasuredLine(msgspec.Struct, frozen=True, tag="measured"):
-    task: str
-    measured: Measured
-    seconds: float = 0.0
-
-
-Entry = Header | JudgedLine | MeasuredLine
-
-
 class Journal:
-    """An open journal with what it already holds. One process at a time may write it."""
+    """An open journal with what it already holds. One process at a time may write it.
+
+    begun: this run made it.
+    """
 
     def __init__(self, path: str, file: IO[bytes]) -> None:
         self.path = path
         self._file = file
+        self.begun = False
         self.verdicts: dict[str, Verdict] = {}
         self.measured: dict[str, Measured] = {}
 
@@ -83,7 +68,9 @@ class Journal:
             if sync:
                 os.fsync(self._file.fileno())
         except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {reason(error)}") from error
+            raise InputError(
+                f"{self.path} cannot be written: {reason(error)}; once it can, --resume goes on"
+            ) from error
 
 
 def journal_path(output: str, tasks: str) -> str:
@@ -92,9 +79,11 @@ def journal_path(output: str, tasks: str) -> str:
 
 
 def open_journal(path: str, header: Header, resume: bool) -> Journal:
-    """A new journal, or the one that is there. InputError: the wrong one of the two, or another's.
+    """The journal that is there, if this run is to go on from it, or a new one.
 
-    header: what this run's times would hold for; an old journal's must say the same.
+    A run that was killed before it had a journal left nothing to go on from: it begins anew.
+    header: what this run's times would hold for; an old journal's must say the same. InputError:
+    it does not, one is there and nobody said to go on from it, or there are only those of others.
     """
     there = os.path.exists(path)  # noqa: PTH110
     if there and not resume:
@@ -103,10 +92,7 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
             f"{path} is there, from a tune that did not end: go on with --resume, or delete it"
         )
     if resume and not there:
-        raise InputError(
-            f"--resume: {path} is not there: no tune of this model and workload was interrupted; "
-            "start it without --resume"
-        )
+        _refuse_strange(path)
     try:
         file = open(path, "a+b")  # noqa: PTH123, SIM115
     except OSError as error:
@@ -124,8 +110,25 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
     return journal
 
 
+def _refuse_strange(path: str) -> None:
+    """InputError: what was interrupted is another model's tune, or another workload's."""
+    folder, name = os.path.split(path)
+    stem = name.rsplit(".", 2)[0]
+    try:
+        names = os.listdir(folder or ".")  # noqa: PTH208
+    except OSError:
+        return
+    found = sorted(one for one in names if one.startswith(f"{stem}.") and one.endswith(".journal"))
+    if found:
+        raise InputError(
+            f"--resume: {path} is not there: no tune of this model and workload was interrupted, "
+            f"but the one of {found[0]}; start this one without --resume"
+        )
+
+
 def _begin(journal: Journal, header: Header) -> None:
     """Writes the first line; where the disk takes none, there is no journal."""
+    journal.begun = True
     try:
         journal._append(header, sync=True)
     except InputError:
@@ -161,56 +164,16 @@ def _read(journal: Journal, file: IO[bytes], header: Header) -> None:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         file.truncate(whole)  # the line that a kill cut short
-    entries = _entries(data[:whole], journal.path)
+    entries = entries_of(data[:whole], journal.path)
     first = next(entries, None)
     if first is None:  # killed before even the first line was whole
         journal._append(header, sync=True)
         return
     if not isinstance(first, Header):
         raise InputError(f"{journal.path}: not a journal of attnctl tune: it has no first line")
-    _compare(first, header, journal.path)
+    refuse_others(first, header, journal.path)
     for entry in entries:
         if isinstance(entry, JudgedLine):
             journal.verdicts[entry.candidate] = entry.verdict
         elif isinstance(entry, MeasuredLine):
             journal.measured[entry.task] = entry.measured
-
-
-def _entries(data: bytes, path: str) -> Iterator[Entry]:
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            yield msgspec.json.decode(line, type=Entry)
-        except msgspec.MsgspecError as error:
-            raise InputError(
-                f"{path}: line {number} is damaged ({error}): delete the file and start again"
-            ) from error
-
-
-def _compare(begun: Header, here: Header, path: str) -> None:
-    """InputError: the journal was begun elsewhere, with other versions, or for something else."""
-    if begun.schema != here.schema:
-        raise InputError(
-            f"{path}: its schema is {begun.schema}, this attnctl writes {SCHEMA}: "
-            "resume it with the attnctl that began it, or delete it"
-        )
-    if begun.key != here.key:
-        raise InputError(
-            f"{path} was begun on {begun.key}, and this is {here.key}: resume it there"
-        )
-    for field in ("torch", "triton", "driver"):
-        was, now = getattr(begun.versions, field), getattr(here.versions, field)
-        if was != now:
-            raise InputError(
-                f"{path} was begun with {field} {was}, and here it is {now}: delete it"
-            )
-    if begun.tasks != here.tasks:
-        raise InputError(f"{path} was begun for another model or workload: name another --output")
-    changed = sorted(
-        name
-        for name in begun.kernels.keys() | here.kernels.keys()
-        if begun.kernels.get(name) != here.kernels.get(name)
-    )
-    if changed:
-        raise InputError(
-            f"{path}: the kernels of {', '.join(changed)} changed since it was begun: delete it"
-        )

@@ -23,7 +23,7 @@ HOPELESS = 2.0
 SAMPLE_US = 1500.0
 """About the least that a sample takes."""
 
-GROUP = 16
+GROUP = 20
 """Candidates that run in turns at first: a budget that ends leaves whole groups out."""
 
 QUIET = 0.006
@@ -67,6 +67,8 @@ class Race:
         self._task, self._bench, self._condemn = task, bench, condemn
         self._times: dict[str, list[float]] = {}
         self._last: dict[str, list[float]] = {}
+        self._clocks: dict[str, str] = {}
+        self._host_us: dict[str, float] = {}
         self._entrants: list[Entrant] = []
         self._kept: list[Entrant] = []
         self.out: list[Out] = []
@@ -116,7 +118,10 @@ class Race:
 
     def _time(self, group: Sequence[Entrant], rounds: int) -> dict[str, list[float]]:
         candidates = [one.candidate for one in group]
-        times, faults = self._bench.time(self._task.work, candidates, rounds)
+        found = self._bench.time(self._task.work, candidates, rounds)
+        self._clocks |= found.clocks
+        self._host_us |= found.host_us
+        times, faults = found.times_us, found.faults
         for one in group:
             fault = faults.get(one.key)
             if fault is not None:
@@ -142,11 +147,37 @@ class Race:
 
     def finals(self) -> list[Final]:
         """The last candidates' times, backend by backend in the order of their settings."""
-        order = {rival.backend: place for place, rival in enumerate(self._task.rivals)}
-        kept = [one for one in self._kept if one.key in self._times]
-        kept.sort(key=lambda one: (order[one.candidate.backend], one.place))
         # one that was far behind keeps the times of its first rounds
-        return [_final(one, self._last.get(one.key) or self._times[one.key]) for one in kept]
+        return [
+            self._final(one, self._last.get(one.key) or self._times[one.key])
+            for one in self._sorted(self._kept)
+        ]
+
+    def dropped(self) -> list[Final]:
+        """The others' times, which are of few rounds, in the same order."""
+        last = {one.key for one in self._kept}
+        others = [one for one in self._alive() if one.key not in last]
+        return [self._final(one, self._times[one.key]) for one in self._sorted(others)]
+
+    def _sorted(self, entrants: Iterable[Entrant]) -> list[Entrant]:
+        order = {rival.backend: place for place, rival in enumerate(self._task.rivals)}
+        timed = [one for one in entrants if one.key in self._times]
+        return sorted(timed, key=lambda one: (order[one.candidate.backend], one.place))
+
+    def _final(self, one: Entrant, times: list[float]) -> Final:
+        candidate = one.candidate
+        return Final(
+            backend=candidate.backend,
+            place=one.place,
+            knobs=candidate.knobs,
+            kernel=candidate.kernel,
+            page=candidate.page,
+            median_us=round(median(times), 3),
+            iqr_us=round(_spread(times), 3),
+            runs=len(times),
+            clock=self._clocks.get(one.key, ""),
+            host_us=self._host_us.get(one.key, 0.0),
+        )
 
     def tried(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -188,18 +219,4 @@ def _same(out: Out, one: Entrant) -> bool:
         candidate.backend,
         candidate.kernel,
         candidate.knobs,
-    )
-
-
-def _final(one: Entrant, times: list[float]) -> Final:
-    candidate = one.candidate
-    return Final(
-        backend=candidate.backend,
-        place=one.place,
-        knobs=candidate.knobs,
-        kernel=candidate.kernel,
-        page=candidate.page,
-        median_us=round(median(times), 3),
-        iqr_us=round(_spread(times), 3),
-        runs=len(times),
     )

@@ -78,13 +78,17 @@ def tune_point(
     budget_s: float | None = None,
     hints: Sequence[str] = (),
     page: int | None = None,
+    few: bool = False,
 ) -> Measured:
     """The times at one point. budget_s: None tries everything. hints: keys to try first.
 
-    page: the size of the cache's blocks that is raced, with the defaults; None races all.
+    page: the size of the cache's blocks that is raced, with the defaults; None races all. few: the
+    hints are tried and nothing else.
     """
     begin = time.monotonic()
     entrants, out = _entrants(task, bench, hints, page)
+    if few:
+        entrants, out = [one for one in entrants if one.key in hints], []
     until = None if budget_s is None else begin + 0.5 * budget_s
     good, bad = judge.sift(bench, task, entrants, until)
     out += [judged_out(one, verdict) for one, verdict in bad]
@@ -98,6 +102,7 @@ def tune_point(
         shape_key=task.shape_key,
         load=task.load,
         finals=tuple(race.finals()),
+        dropped=tuple(race.dropped()),
         out=tuple(sorted(out + race.out, key=_sorting)),
         tried=race.tried(),
         pages=tuple(raced) if page is None else (page,),

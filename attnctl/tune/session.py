@@ -9,19 +9,22 @@ from typing import Protocol
 
 import msgspec
 
+from attnctl.exits import InputError
 from attnctl.files import refuse_unwritable
 from attnctl.layer import Options
 from attnctl.machine import Gpu, Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.profile.document import Key, Versions, key_of, versions_of
+from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
 from attnctl.profile.hashes import kernel_hashes
 from attnctl.registry import Registry
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.exchange import Bench, Site
-from attnctl.tune.journal import Header, journal_path, open_journal
+from attnctl.tune.journal import journal_path, open_journal
+from attnctl.tune.journal_lines import Header
+from attnctl.tune.refine import run_refined
 from attnctl.tune.report import TuneReport, tune_report
-from attnctl.tune.run import Step, run_tasks
+from attnctl.tune.run import Step
 from attnctl.tune.store import journal_base, refuse_damaged, refuse_foreign, store
 from attnctl.tune.tasks import Tasks, plan_tasks
 from attnctl.tune.workload import Load
@@ -93,12 +96,12 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     with open_journal(path, header, request.resume) as journal:
         watcher.begin(len(plan.tasks))
         started = time.monotonic()
-        measured = run_tasks(
+        tasks, measured = run_refined(
             plan.tasks, bench, journal, budget_s=request.budget_s, told=watcher.step
         )
         spent_s = time.monotonic() - started
         profile = assemble(
-            plan.tasks,
+            tasks,
             measured,
             name=request.machine.name,
             key=key,
@@ -110,15 +113,39 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
         )
         output = ""
         if profile.entries:
-            output = store(request.output, profile, request.environ)
+            output = _stored(request, profile, path)
             journal.remove()
     return tune_report(
-        plan.tasks,
+        tasks,
         measured,
         profile,
         output=output,
         seconds=time.monotonic() - begin,
-        notes=(*plan.notes, *_overrun(request.budget_s, spent_s)),
+        notes=(
+            *plan.notes,
+            *_anew(request.resume and journal.begun, path),
+            *_overrun(request.budget_s, spent_s),
+        ),
+    )
+
+
+def _stored(request: Request, profile: Profile, journal: str) -> str:
+    """The file that the profile was added to. InputError: it could not be; where the times are."""
+    try:
+        return store(request.output, profile, request.environ)
+    except InputError as error:
+        raise InputError(
+            f"{error}; what was measured is in {journal}: once it can be written, --resume goes on"
+        ) from error
+
+
+def _anew(anew: bool, path: str) -> tuple[str, ...]:
+    """A sentence where there was nothing to go on from."""
+    if not anew:
+        return ()
+    return (
+        f"--resume: {path} was not there, since no tune of this model and workload was interrupted "
+        "after its start: it began anew",
     )
 
 

@@ -17,18 +17,18 @@ from attnctl.profile.store import file_name, folder, save
 def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:
     """Adds the new points to the file's, or to the user's own profiles; gives the file's name.
 
-    Two that store at once keep the union. InputError: the file holds another device's profile, or
-    one of other versions, or none.
+    What was just measured counts, whatever day the clock says. Two that store at once keep the
+    union. InputError: the file holds another device's profile, or one of other versions, or none.
     """
     if path is None:
-        return str(save(new, environ))
+        return str(save(new, environ, in_order=True))
     with _locked(path):
         try:
             old = read_to_add(path)
         except MissingFileError:
             whole = new
         else:
-            whole = merge(old, new)
+            whole = merge(old, new, in_order=True)
         write_whole(path, encode(whole))
     return path
 

@@ -12,9 +12,9 @@ from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.profile.document import Shape, shape_of
-from attnctl.registry import Registry
+from attnctl.registry import Registry, is_made_of
 from attnctl.requirements.packages import lack_of_torch
-from attnctl.select import block_of, select, subject_of
+from attnctl.select import page_of, select, subject_of
 from attnctl.tune.amounts import amounts
 from attnctl.tune.settings import Work
 from attnctl.tune.workload import Load
@@ -41,7 +41,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
             return True
         if self.fixed or not self.page:
             return False
-        return not self.units or any(page % unit == 0 for unit in self.units)
+        return is_made_of(page, self.units)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def _rivals(
             found.append(
                 Rival(
                     backend=candidate.name,
-                    page=block_of(backend, layer, platform) or 0,
+                    page=page_of(backend, layer, platform) or 0,
                     units=backend.block_units(platform),
                     fixed=layer.block_size is not None,
                 )

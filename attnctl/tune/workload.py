@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from attnctl.exits import InputError
 from attnctl.files import read_bytes
 from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.nearest import did_you_mean
+from attnctl.profile.values import HEAVIEST
 
 LIMIT = 1 << 24
 """Tokens of context, or sequences, beyond which a point is a slip of the hand."""
@@ -59,10 +59,10 @@ WORKLOADS: dict[str, tuple[Load, ...]] = {
     "chat": (
         *decode(BATCHES, (250, 1000, 4000)),
         # where few sequences begin to fill a device, the length decides how keys are cut
-        *decode((4, 8, 16, 24, 32, 40, 64), (2000,)),
-        *decode((1, 4, 16, 64, 256), (8150,)),
-        *prefill((1, 128, 128), (1, 512, 512), (1, 2048, 2048), (1, 4096, 4096)),
-        *prefill((4, 512, 512), (4, 2048, 2048), (16, 512, 512)),
+        *decode((1, 2, 4, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160), (2000,)),
+        *decode((1, 2, 4, 8, 16, 32, 64, 128, 256), (8150,)),
+        *prefill((1, 128, 128), (1, 256, 256), (1, 512, 512), (1, 2048, 2048), (1, 4096, 4096)),
+        *prefill((2, 1024, 1024), (4, 512, 512), (4, 2048, 2048), (16, 512, 512)),
         *prefill((1, 2048, 512), (1, 8192, 512), (2, 4096, 512), (4, 4096, 512), (16, 2048, 512)),
     ),
     "long-context": (
@@ -118,8 +118,11 @@ def _check(point: Load, where: str) -> None:
         raise InputError(
             f'{where}: a prefill of 1 new token is a decode: name its new tokens as "query"'
         )
-    if not (point.weight > 0 and math.isfinite(point.weight)):
-        raise InputError(f"{where}.weight is {point.weight}: must be a positive number")
+    if not 1 / HEAVIEST <= point.weight <= HEAVIEST:
+        raise InputError(
+            f"{where}.weight is {point.weight}: must be a positive number, from "
+            f"{1 / HEAVIEST:g} to {HEAVIEST:g}"
+        )
 
 
 def _refuse_twice(points: list[Load], where: str) -> None:

@@ -36,10 +36,14 @@ class NothingToWarmError(AttnctlError):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """jobs: one a setting of each layer shape. notes: sentences on what is left out or stale."""
+    """jobs: one a setting of each layer shape. notes: sentences on what is left out or stale.
+
+    profile: what they are of, where the children shall not read its file again.
+    """
 
     jobs: tuple[Job, ...]
     notes: tuple[str, ...] = ()
+    profile: Profile | None = None
 
 
 def wanted(
@@ -68,7 +72,7 @@ def wanted(
         lack = lack_of_torch(machine) if alive.entries else ""
         why = lack or "; ".join(dict.fromkeys(notes)) or "it holds no timings"
         raise NothingToWarmError(f"{path}: nothing of it can be compiled here: {why}")
-    return Wanted(jobs=tuple(jobs), notes=tuple(dict.fromkeys(notes)))
+    return Wanted(jobs=tuple(jobs), notes=tuple(dict.fromkeys(notes)), profile=profile)
 
 
 def _differences(findings: Sequence[Finding]) -> str:
@@ -87,9 +91,15 @@ def _jobs(
         if pick.backend:
             setting = str(Setting(knobs=dict(pick.knobs), kernel=pick.kernel))
             groups.setdefault((pick.backend, setting), (pick, []))[1].append(load)
-    for (backend, setting), (_, loads) in groups.items():
-        kept = tuple(loads[:1] if small else loads)
-        yield Job(shape=entry.shape, backend=backend, setting=setting, loads=kept)
+    for (backend, setting), (pick, loads) in groups.items():
+        yield Job(
+            shape=entry.shape,
+            backend=backend,
+            setting=setting,
+            loads=tuple(loads[:1] if small else loads),
+            knobs=dict(pick.knobs),
+            kernel=pick.kernel,
+        )
 
 
 def loads_of(entry: Entry) -> tuple[Load, ...]:

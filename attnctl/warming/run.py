@@ -36,7 +36,12 @@ def warm(
 ) -> WarmReport:
     """What came of every job, in their order. timeout_s: of one job, its start not counted."""
     start = time.monotonic()
-    begin = Begin(machine=machine, device=device, place=_place(machine, device), profile=path)
+    begin = Begin(
+        machine=machine,
+        device=device,
+        place=_place(machine, device),
+        profile=path if wanted.profile is None else wanted.profile,
+    )
     count = min(jobs or _children(machine), len(wanted.jobs))
     made = _Shared(wanted.jobs, told)
     threads = [

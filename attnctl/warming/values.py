@@ -8,28 +8,36 @@ import msgspec
 
 from attnctl.exits import Exit
 from attnctl.machine import Machine
-from attnctl.profile.values import Shape
+from attnctl.profile.values import Profile, Shape
 from attnctl.tune.workload import Load
 
 Status = Literal["ready", "error", "crashed", "timeout"]
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A child's first line. device: of the machine; place: torch's name of it; profile: a path."""
+    """A child's first line. device: of the machine; place: torch's name of it.
+
+    profile: its path, or what was read there.
+    """
 
     machine: Machine
     device: int
     place: str
-    profile: str
+    profile: str | Profile
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of one layer shape, on the batches that it serves."""
+    """One setting of one layer shape, on the batches that it serves.
+
+    setting: knobs and kernel in words.
+    """
 
     shape: Shape
     backend: str
     setting: str
     loads: tuple[Load, ...]
+    knobs: dict[str, int | str | bool] = {}
+    kernel: str = ""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

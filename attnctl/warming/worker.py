@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from attnctl.exits import InputError
 from attnctl.warming.values import Begin, Job, Made
 from attnctl.worker import private_answers, say
 
@@ -60,9 +61,14 @@ class Warmer:
         """Runs every batch of the job once. An error of a kernel is raised."""
         import torch
 
+        from attnctl.plan_settings import lack_of
         from attnctl.warming.batches import run_once
 
         plan = self._plan(job)
+        # a plan passes over what it cannot run, so that the batches would run with something else
+        lack = lack_of(job.backend, job.knobs, job.kernel, self._registry)
+        if lack:
+            raise InputError(lack)
         before = self._count.now()
         for load in job.loads:
             run_once(plan, load, self._device)

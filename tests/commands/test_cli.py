@@ -43,6 +43,19 @@ def test_every_command_has_help_with_examples(name: str) -> None:
     assert max(map(len, answer("--help").out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("columns", [32, 40, 60])
+@pytest.mark.parametrize("name", ["", "profile", *EVERY_COMMAND])
+def test_help_fits_a_narrow_terminal(
+    name: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is wider, and nothing of the usual help is lost."""
+    usual = answer(*name.split(), "-h").out
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = answer(*name.split(), "-h").out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "".join(shown.split()) == "".join(usual.split())
+
+
 @pytest.mark.parametrize("name", ["", *EVERY_COMMAND])
 def test_every_example_of_a_help_is_understood(name: str) -> None:
     """Its commands and options exist and take such values; words in brackets are remarks."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from attnctl.profile.document import Entry, Key, Point, Profile, Shape, Timing, Versions
-from tests.commands.running import LLAMA, run
+from tests.commands.running import LLAMA, Answer, run
 
 # a machine of which no profile is shipped
 H100 = Key(vendor="nvidia", arch="sm_90", pci_id="10de:2330", unit_count=132)
@@ -71,6 +72,49 @@ def test_a_profile_never_makes_an_ineligible_backend_eligible(profile: Path) -> 
     write(profile)
     without = ("--assume-installed", "torch,flash_attn_3")
     assert selected(profile, *without) == ("FLASH_ATTN", "only")
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_a_profile_may_be_named_as_everywhere_else(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One's own or a shipped one, as `profile` and `warm` take it; what is neither has a hint."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    own = tmp_path / "attnctl" / "profiles" / "mine.json"
+    own.parent.mkdir(parents=True)
+    write(own)
+
+    def answered(name: str) -> Answer:
+        if by == "environment":
+            monkeypatch.setenv("ATTNCTL_PROFILE", name)
+        words = ("--profile", name) if by == "option" else ()
+        return run("select", "--model", LLAMA, "--machine", "h100", *words, "--json")
+
+    for name in ("mine", "h200"):
+        (named,) = [one for one in answered(name).json["profiles"] if one["origin"] == by]
+        assert named["path"].endswith(f"/{name}.json")
+    found = answered("mien")
+    assert (found.code, found.out) == (2, "")
+    assert "mien: no profile or file of that name. Did you mean mine?" in found.err
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_a_profile_may_come_through_a_pipe(
+    by: str, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shell's <(command) gives it: what is read once is gone."""
+    write(profile)
+    reader, writer = os.pipe()
+    os.write(writer, profile.read_bytes())
+    os.close(writer)
+    name = f"/dev/fd/{reader}"
+    if by == "environment":
+        monkeypatch.setenv("ATTNCTL_PROFILE", name)
+    words = ("--profile", name) if by == "option" else ()
+    found = run("select", "--model", LLAMA, "--machine", "h100", *words, "--json")
+    os.close(reader)
+    (group,) = found.json["groups"]
+    assert (group["pick"], group["winner"]["evidence"]) == ("TRITON_ATTN", "measured")
 
 
 def test_a_profile_that_does_not_read_is_one_sentence(profile: Path) -> None:

@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
-from transformers.masking_utils import (
-    and_masks,
-    blockwise_overlay,
-    causal_mask_function,
-    sliding_window_causal_mask_function,
+from transformers import (
+    BertConfig,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
 )
 
 import attnctl
 from attnctl.compare import compare
-from attnctl.exits import InputError
-from attnctl.integrations.masks import attention_mask
 from attnctl.integrations.packing import packed_view
-from attnctl.integrations.transformers import PackedCache, attach, attend, plan_of, use_plan
+from attnctl.integrations.transformers import PackedCache, attach, plan_of, use_plan
 from attnctl.layer import Options
 from attnctl.profile.document import key_of, shape_of
 from attnctl.profile.values import Entry, Point, Profile, Timing
@@ -205,43 +204,16 @@ def test_a_packed_cache_reorders_crops_and_forgets() -> None:
     assert torch.equal(keys, key[:2])
 
 
-def test_masks_that_a_layer_states_are_computed_and_others_refused() -> None:
-    """Causal and windowed ones pass; blocks of tokens that see each other do not."""
-    sizes: dict[str, Any] = {"batch_size": 1, "q_length": 4, "kv_length": 4}
-    for plain in (causal_mask_function, sliding_window_causal_mask_function(3)):
-        assert attention_mask(**sizes, mask_function=plain) is None
-    blocks = and_masks(causal_mask_function, blockwise_overlay(torch.zeros(1, 4)))
-    with pytest.raises(InputError, match="blockwise_overlay"):
-        attention_mask(**sizes, mask_function=blocks)
-
-
-def test_a_preallocated_cache_is_seen_up_to_the_last_token() -> None:
-    """Sixteen places of which five are filled."""
-    mask = attention_mask(1, 1, 16, q_offset=4, mask_function=causal_mask_function)
-    assert mask is not None
-    assert mask.tolist() == [[True] * 5]
-
-
-def test_training_and_packed_sequences_are_refused() -> None:
-    """One sentence each, before anything is computed."""
-    model = llama()
-    module = model.model.layers[0].self_attn
-    tensors = torch.randn(1, 4, 3, 32), torch.randn(1, 2, 3, 32), torch.randn(1, 2, 3, 32), None
-    with pytest.raises(InputError, match="dropout"):
-        attend(module, *tensors, dropout=0.1)
-    with pytest.raises(InputError, match="pad them"):
-        attend(module, *tensors, cu_seq_lens_q=torch.tensor([0, 3]))
-    with pytest.raises(InputError, match="no layer_idx"):
-        attend(torch.nn.Identity(), *tensors)
-
-
-def test_a_backward_pass_is_refused_and_a_forward_one_is_not() -> None:
-    """Kernels without gradients must not leave attention out of a training step in silence."""
-    model, ids = llama(), torch.tensor([[1, 2, 3]])
-    with torch.no_grad():
-        eager = model(ids).logits
-    model.set_attn_implementation("attnctl")
-    found = model(ids).logits
-    torch.testing.assert_close(found, eager, atol=1e-5, rtol=0)
-    with pytest.raises(InputError, match="its kernels compute no gradients; train with another"):
-        found.sum().backward()
+def test_a_model_that_is_an_encoder_alone_computes_as_eager_does() -> None:
+    """It keeps no cache, and the kernels are called with blocks all the same."""
+    torch.manual_seed(0)
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    model = BertModel(BertConfig(vocab_size=32, hidden_size=64, **sizes)).eval()
+    tokens, mask = torch.randint(0, 32, (2, 9)), torch.ones(2, 9, dtype=torch.int64)
+    mask[1, 5:] = 0
+    found = []
+    for by in ("eager", "attnctl"):
+        model.set_attn_implementation(by)
+        with torch.no_grad():
+            found.append(model(tokens, attention_mask=mask).last_hidden_state[mask.bool()])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,18 @@ import torch
 from attnctl.kernels.triton.call import launches, shape_of
 from attnctl.kernels.triton.launch import Device, Launch, knobs_for, plan
 from attnctl.kernels.triton.mla_prefill import prefill_launch
-from attnctl.kernels.triton.prefill_call import L2_BYTES, cut_units, paged_launch
+from attnctl.kernels.triton.prefill_call import paged_launch
+from attnctl.kernels.triton.prefill_forms import (
+    HALF,
+    L2_BYTES,
+    LONG,
+    PAIR,
+    TINY,
+    Form,
+    counts_units,
+    cut_units,
+    form_of,
+)
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -99,14 +110,15 @@ def test_programs_are_as_many_as_run_at_once_and_no_more_than_there_are_units() 
 @pytest.mark.parametrize("ratio", [1, 4])
 @pytest.mark.parametrize("head_bytes", [2**18, 3 * 2**20, 2**30])
 def test_heads_run_side_by_side_while_their_keys_fit_the_l2(ratio: int, head_bytes: int) -> None:
-    """As many as fit, at least those that share keys, and a divisor of all; 16 with keys each."""
+    """As many as fit, at least those that share keys, and a divisor of all."""
     cut = cut_units(4096, 3, 4096, 64, ratio, head_bytes)
     assert (cut.tiles_a_head, cut.tiles_a_sequence, cut.units) == (35, 0, 35 * 64)
     assert 64 % cut.together == 0
     assert cut.together >= ratio
     side = cut.together // ratio * head_bytes
     assert side <= L2_BYTES or cut.together == ratio
-    assert cut.together == (16 if ratio == 1 else 64) or 2 * side > L2_BYTES
+    assert cut.together == 64 or 2 * side > L2_BYTES
+    assert cut_units(4096, 3, 4096, 64, 1, 1, HALF).together == 16
 
 
 @pytest.mark.parametrize(
@@ -126,6 +138,72 @@ def test_sequences_of_one_length_have_no_empty_tiles(
     """As many for each as the longest has, where that is no more than room for any lengths."""
     cut = cut_units(tokens, sequences, longest, 16, 1, 2**20)
     assert (cut.tiles_a_sequence, cut.tiles_a_head, cut.units) == (each, tiles, tiles * 16)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "length", "form"),
+    [
+        (64, 17, TINY),
+        (64, 32, TINY),
+        (8, 33, HALF),
+        (24, 64, HALF),
+        (24, 65, PAIR),
+        (8, 128, HALF),
+        (9, 128, PAIR),
+        (24, 129, HALF),
+        (24, 193, PAIR),
+        (24, 256, PAIR),
+        (24, 300, HALF),
+        (24, 384, PAIR),
+        (16, 512, LONG),
+        (16, 513, HALF),
+        (8, 1024, LONG),
+    ],
+)
+def test_short_prompts_have_tiles_that_leave_little_of_them_empty(
+    sequences: int, length: int, form: Form
+) -> None:
+    """Rows in 64s and 128s, tiles of 32, 64 and 128 keys; those of 16 heads at once are halves."""
+    tokens = sequences * length
+    assert form_of(tokens, tokens, sequences, length, 16, 132) is form
+
+
+def test_prompts_of_many_lengths_and_those_with_a_context_have_a_form_too() -> None:
+    """One long one among short ones, and queries of which each has many keys before it."""
+    assert form_of(3800, 3800, 24, 300, 128, 132) is HALF
+    assert form_of(24000, 24000, 24, 3000, 128, 132) is LONG
+    assert form_of(24 * 64, 24 * 4096, 24, 64, 128, 132) is LONG
+
+
+@pytest.mark.parametrize("form", [LONG, PAIR, HALF, TINY])
+def test_programs_of_a_form_fit_a_multiprocessor_side_by_side(form: Form) -> None:
+    """228 KiB of shared memory, 1 of them for each program, and 65536 registers."""
+    rows = form.rows * form.queries * 192 + form.keys * form.depth * (192 + 128)
+    # barriers, and what the compiler needs to turn rows
+    assert form.programs * (2 * rows + 4096 + 1024) <= 233472
+    assert form.programs * form.groups <= 2
+
+
+@pytest.mark.parametrize(
+    ("sequences", "length", "form", "counted"),
+    [
+        (1, 200, PAIR, False),
+        (24, 200, PAIR, False),
+        (24, 300, HALF, True),
+        (64, 64, HALF, False),
+        (8, 128, PAIR, False),
+        (24, 128, PAIR, True),
+        (24, 100, PAIR, False),
+        (2, 128, LONG, True),
+        (1, 128, LONG, False),
+    ],
+)
+def test_units_that_are_alike_need_no_counter(
+    sequences: int, length: int, form: Form, counted: bool
+) -> None:
+    """One or two to a sequence; nor do any where no program has more than one."""
+    cut = cut_units(sequences * length, sequences, length, 128, 1, 2**16, form)
+    assert counts_units(cut, form, length, 132 * form.programs) is counted
 
 
 def through_the_call(**changes: object) -> Launch:

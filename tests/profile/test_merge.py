@@ -45,6 +45,60 @@ def test_the_later_measured_counts_whichever_is_named_first(turned: bool) -> Non
     assert parse(encode(found), "p") == found
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_day_of_a_point_counts_and_not_that_of_its_document(turned: bool) -> None:
+    """A document of November that holds a point of January, against one of June."""
+    old = profile(measured="2026-11-20", grid=GRID[:2])
+    (entry,) = old.entries
+    first, second = entry.points
+    points = (msgspec.structs.replace(first, measured="2026-01-01"), second)
+    old = msgspec.structs.replace(old, entries=(msgspec.structs.replace(entry, points=points),))
+    june = profile(measured="2026-06-01", grid=GRID[:2], faster={"FLASH_ATTN": 0.1})
+    found = canonical(merge(june, old) if turned else merge(old, june))
+    assert found.measured == "2026-11-20"
+    (whole,) = found.entries
+    assert [point.measured for point in whole.points] == ["2026-06-01", ""]
+    times = [point.timing("FLASH_ATTN").median_us for point in whole.points]  # type: ignore[union-attr]
+    wanted = [june.entries[0].points[0], second]
+    assert times == pytest.approx(
+        [point.timing("FLASH_ATTN").median_us for point in wanted],  # type: ignore[union-attr]
+        abs=1e-3,
+    )
+
+
+def test_in_order_what_is_named_later_counts_whatever_its_day() -> None:
+    """What a tune has just measured, on a clock that was set back."""
+    before = profile(measured="2026-11-20")
+    after = profile(measured="2020-01-01", grid=GRID[:1], faster={"FLASH_ATTN": 0.1})
+    found = canonical(merge(before, after, in_order=True))
+    points = {point.place: point for point in found.entries[0].points}
+    assert found.measured == "2026-11-20"
+    assert (points[GRID[0]].pick, points[GRID[0]].measured) == ("FLASH_ATTN", "2020-01-01")
+    assert points[GRID[1]].measured == ""
+    assert len(points) == len(GRID)
+
+
+@pytest.mark.parametrize("living", ["older", "newer"])
+def test_a_dead_timing_takes_no_living_ones_place(living: str) -> None:
+    """A later document of another kernel than the one that is here adds what of it still holds."""
+    older, newer = (
+        profile(),
+        profile(
+            measured="2026-11-25",
+            grid=GRID[:1],
+        ),
+    )
+    (entry,) = newer.entries
+    changed = msgspec.structs.replace(entry, kernels={**entry.kernels, "TRITON_ATTN": "other"})
+    newer = msgspec.structs.replace(newer, entries=(changed,))
+    kernels = {"older": older.entries[0].kernels["TRITON_ATTN"], "newer": "other"}
+    (found,) = canonical(merge(older, newer, here={"TRITON_ATTN": kernels[living]})).entries
+    timed = {point.place: {t.backend for t in point.timings} for point in found.points}
+    assert found.kernels["TRITON_ATTN"] == kernels[living]
+    assert ("TRITON_ATTN" in timed[GRID[1]]) == (living == "older")
+    assert all("TRITON_ATTN" in timed[GRID[0]] and "FLASH_ATTN" in one for one in timed.values())
+
+
 def test_a_backend_that_only_the_earlier_timed_at_a_point_stays() -> None:
     """Timings are united by backend."""
     older, newer = profile(), profile()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 
 from attnctl.exits import InputError
 from attnctl.profile.document import read_profile
-from attnctl.profile.places import folder, user_files
+from attnctl.profile.places import folder, json_files, user_files
 from attnctl.profile.store import file_name, remove, save
 from attnctl.profile.values import ANY, Versions
+from attnctl.tune.store import store
 from tests.commands.running import ROOT
 from tests.profile.factory import GRID, profile
 
@@ -90,6 +92,32 @@ def test_an_unknown_version_is_never_kept(home: dict[str, str]) -> None:
     with pytest.raises(InputError, match=r"versions\.triton is unknown"):
         save(unknown, home)
     assert user_files(home) == ()
+
+
+def test_a_clock_that_was_set_back_keeps_what_a_tune_has_just_measured(
+    home: dict[str, str],
+) -> None:
+    """In the user's own profiles and in a file; an import goes by the days."""
+    before = profile(grid=GRID[:1])
+    after = profile(grid=GRID[:1], measured="2001-01-01", faster={"FLASH_ATTN": 0.1})
+    save(before, home)
+    assert read_profile(save(after, home)).entries[0].points[0].pick != "FLASH_ATTN"
+    assert read_profile(store(None, after, home)).entries[0].points[0].pick == "FLASH_ATTN"
+    output = f"{home['XDG_DATA_HOME']}/p.json"
+    store(output, before, home)
+    store(output, after, home)
+    assert read_profile(output).entries[0].points[0].pick == "FLASH_ATTN"
+
+
+def test_a_file_that_nobody_may_look_at_hides_no_other(tmp_path: Path) -> None:
+    """A link whose target cannot be asked for is among the files; who reads it hears why."""
+    for name in ("a.json", "loop.json"):
+        (tmp_path / name).symlink_to(name)
+    (tmp_path / "b.json").write_bytes(b"{}")
+    (tmp_path / "c.json").symlink_to("x" * 300)
+    os.mkfifo(tmp_path / "pipe.json")
+    names = ["a.json", "b.json", "c.json", "loop.json"]
+    assert [path.name for path in json_files(tmp_path)] == names
 
 
 def test_no_home_and_no_folder_that_can_be_written_are_said() -> None:

@@ -14,7 +14,7 @@ from attnctl.machine import Machine
 from attnctl.machines import load as load_machine
 from attnctl.model import read_model
 from attnctl.registry import load
-from attnctl.tune.exchange import Candidate, Site, Verdict
+from attnctl.tune.exchange import Candidate, Site, Times, Verdict
 from attnctl.tune.run import Step
 from attnctl.tune.session import Request
 from attnctl.tune.settings import Effort, Knobs, Setting, Work
@@ -42,7 +42,8 @@ class FakeBench:
     """A Bench of one knobbed backend and others with their defaults alone.
 
     cost: the true time in microseconds. noise: its spread in each sample. faults: candidate key ->
-    what judging it gives; late: what timing it gives. timed, judged: what was asked, in order.
+    what judging it gives; late: what timing it gives. host_us: of a launch. timed, judged: what was
+    asked, in order.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class FakeBench:
         late: dict[str, Verdict] | None = None,
         effort: Callable[[Knobs], Effort | None] = lambda knobs: None,
         seed: int = 0,
+        host_us: float = 0.0,
     ) -> None:
         self._cost, self._noise, self._knobbed = cost, noise, knobbed
         self._settings = [{}, *GRID] if settings is None else settings
         self._faults, self._late, self._effort = faults or {}, late or {}, effort
         self._random = random.Random(seed)
+        self._host_us = host_us
         self.timed: list[tuple[str, int]] = []
         self.judged: list[str] = []
 
@@ -85,9 +88,7 @@ class FakeBench:
             self.judged.append(one.key)
             yield one, self._faults.get(one.key, Verdict())
 
-    def time(
-        self, work: Work, candidates: Sequence[Candidate], rounds: int
-    ) -> tuple[dict[str, list[float]], dict[str, Verdict]]:
+    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> Times:
         times: dict[str, list[float]] = {}
         faults: dict[str, Verdict] = {}
         for one in candidates:
@@ -96,7 +97,9 @@ class FakeBench:
                 faults[one.key] = self._late[one.key]
             else:
                 times[one.key] = [self._sample(work, one) for _ in range(rounds)]
-        return times, faults
+        host_us = dict.fromkeys(times, self._host_us) if self._host_us else {}
+        clock = "queue" if work.phase == "prefill" else "graph"
+        return Times(times, faults, dict.fromkeys(times, clock), host_us)
 
     def _sample(self, work: Work, one: Candidate) -> float:
         return self._cost(work, one) * (1 + self._random.uniform(0, self._noise))

@@ -111,7 +111,8 @@ def test_a_crash_while_timed_is_blamed_on_its_backend() -> None:
     one = task(DECODE, "SOUND", "CRASHES", "PRINTS")
     candidates = [Candidate(backend=name, page=16) for name in ("SOUND", "CRASHES", "PRINTS")]
     with WorkerBench("cpu") as bench:
-        times, faults = bench.time(one.work, candidates, 3)
+        found = bench.time(one.work, candidates, 3)
+    times, faults = found.times_us, found.faults
     assert {key.partition("/")[0] for key in times} == {"SOUND", "PRINTS"}
     assert [verdict.fault for verdict in faults.values()] == ["crashed"]
     assert all(len(samples) == 3 for samples in times.values())
@@ -146,6 +147,8 @@ class Following:
     def __init__(self, name: str, order: list[str]) -> None:
         self._name, self._order = name, order
 
+    clock, host_us = "events", 0.0
+
     def sample_us(self) -> float:
         self._order.append(self._name)
         return 1.0
@@ -158,8 +161,8 @@ def test_no_candidate_always_runs_after_the_same_one() -> None:
     server = Server("cpu", answers.append)
     work = task(DECODE, "a").work
     order: list[str] = []
-    server._work = work
-    server._samplers = {one.key: Following(one.backend, order) for one in candidates}
+    server.turns.begin(work)
+    server.turns._samplers = {one.key: Following(one.backend, order) for one in candidates}
     server.serve(exchange.AskTime(work, candidates, 30))
     assert len(order) == 120
     assert all(sorted(order[turn : turn + 4]) == list("abcd") for turn in range(0, 120, 4))

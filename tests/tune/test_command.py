@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import msgspec
+import pytest
 
 from attnctl.render.plain import plain
 from attnctl.render.tune import Progress, tune_view
@@ -60,9 +61,10 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_sees_how_far_it_is_how_long_it_takes_and_the_best_so_far(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bar, the points done, an estimate, and the last winner with its setting; then nothing."""
+    monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
     progress = Progress(stream)
     tune(request(tmp_path / "p.json"), progress, FakeBench())
@@ -75,9 +77,12 @@ def test_a_terminal_sees_how_far_it_is_how_long_it_takes_and_the_best_so_far(
     assert lines[-1] == ""
 
 
-def test_a_pipe_sees_no_bar(tmp_path: Path) -> None:
-    """Standard error of a job in the background stays empty."""
-    stream = io.StringIO()
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_a_pipe_and_a_dumb_terminal_see_no_bar(
+    stream: io.StringIO, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard error stays empty, of a job in the background and where no line is taken back."""
+    monkeypatch.setenv("TERM", "dumb")
     tune(request(tmp_path / "p.json"), Progress(stream), FakeBench())
     assert stream.getvalue() == ""
 

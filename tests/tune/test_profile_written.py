@@ -40,6 +40,24 @@ def test_every_point_has_each_backends_time_knobs_and_default(tmp_path: Path) ->
     assert set(entry.kernels) == {"TRITON_ATTN", "FLEX_ATTENTION"}
 
 
+def test_each_time_names_its_clock_and_a_host_that_is_slower_than_the_gpu(tmp_path: Path) -> None:
+    """A launch that is hidden behind a longer run is not told."""
+    for host_us, told in ((150.0, {100.0: 150.0, 200.0: None}), (50.0, {100.0: None})):
+        output = tmp_path / f"{host_us}.json"
+        cost = bowl if host_us == 50.0 else _slow_prefill
+        asked = request(output, backends=("TRITON_ATTN",))
+        tune(asked, Silent(), FakeBench(cost, host_us=host_us))
+        (entry,) = read_profile(output).entries
+        clocks = {(point.phase, one.clock) for point in entry.points for one in point.timings}
+        assert clocks == {("decode", "graph"), ("prefill", "queue")}
+        found = {one.median_us: one.host_us for point in entry.points for one in point.timings}
+        assert found == told
+
+
+def _slow_prefill(work: Work, candidate: Candidate) -> float:
+    return bowl(work, candidate) * (2 if work.phase == "prefill" else 1)
+
+
 def test_versions_are_those_of_the_child_that_timed(tmp_path: Path) -> None:
     """Not those that the command's own environment has."""
     output = tmp_path / "p.json"

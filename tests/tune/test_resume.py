@@ -19,6 +19,7 @@ from attnctl.tune.journal import journal_path
 from attnctl.tune.session import tune
 from tests.commands.running import ROOT
 from tests.tune.fake import POINTS, FakeBench, Silent, machine, request
+from tests.tune.interrupted import begun, refusal
 
 
 def slow(output: Path, log: Path, resume: bool) -> subprocess.Popen[str]:
@@ -67,19 +68,6 @@ def test_a_tune_killed_at_any_moment_loses_no_finished_point(tmp_path: Path, see
     assert not any(tmp_path.glob("*.journal"))
 
 
-def begun(output: Path) -> Path:
-    """A journal of a tune that was interrupted after its first point."""
-
-    class Stop(Silent):
-        def step(self, step: Any) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tune(request(output), Stop(), FakeBench())
-    (journal,) = output.parent.glob(f"{output.name}.*.journal")
-    return journal
-
-
 def test_a_line_that_was_cut_short_is_dropped(tmp_path: Path) -> None:
     """Half of the last line, at any byte of it: what stands before it counts."""
     output = tmp_path / "p.json"
@@ -104,14 +92,6 @@ def test_finished_points_and_verdicts_are_not_asked_for_again(tmp_path: Path) ->
     assert len(bench.judged) == 22  # prefill alone: 21 settings of one backend, one of the other
 
 
-def refusal(output: Path, **more: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        tune(request(output, resume=True, **more), Silent(), more.pop("bench", FakeBench()))
-    said = str(caught.value)
-    assert "\n" not in said
-    return said
-
-
 def test_another_machine_is_refused(tmp_path: Path) -> None:
     """A journal of an H200 does not go on on an H100."""
     output = tmp_path / "p.json"
@@ -126,7 +106,7 @@ def test_another_machine_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_model_or_workload_has_no_journal(tmp_path: Path) -> None:
-    """Its journal would have another name."""
+    """Its journal would have another name, and the one that is there is named."""
     output = tmp_path / "p.json"
     begun(output)
     assert "no tune of this model and workload was interrupted" in refusal(
@@ -156,28 +136,20 @@ def test_a_new_tune_does_not_overwrite_a_journal(tmp_path: Path) -> None:
         tune(request(output), Silent(), FakeBench())
 
 
-def test_nothing_to_resume_is_refused(tmp_path: Path) -> None:
-    """--resume without a journal names what is missing."""
-    assert "is not there" in refusal(tmp_path / "p.json")
+def test_a_tune_that_was_killed_before_its_first_line_begins_anew(tmp_path: Path) -> None:
+    """--resume without a journal, as after a kill in the first second, does the whole and says so.
 
-
-def test_a_journal_of_another_schema_says_what_to_do(tmp_path: Path) -> None:
-    """Another attnctl began it, and that one can end it."""
+    One that goes on from a journal says nothing of the kind.
+    """
     output = tmp_path / "p.json"
-    journal = begun(output)
-    journal.write_bytes(journal.read_bytes().replace(b"attnctl.journal/1", b"attnctl.journal/7"))
-    said = refusal(output)
-    assert "its schema is attnctl.journal/7" in said
-    assert said.endswith("resume it with the attnctl that began it, or delete it")
-
-
-def test_a_damaged_line_is_refused(tmp_path: Path) -> None:
-    """A line in the middle that is no JSON: somebody edited the file."""
-    output = tmp_path / "p.json"
-    journal = begun(output)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(lines[0] + b"nonsense\n" + b"".join(lines[1:]))
-    assert "line 2 is damaged" in refusal(output)
+    report = tune(request(output, resume=True), Silent(), FakeBench())
+    assert [note for note in report.notes if "it began anew" in note]
+    whole = output.read_bytes()
+    output.unlink()
+    begun(output)
+    report = tune(request(output, resume=True), Silent(), FakeBench())
+    assert not [note for note in report.notes if "anew" in note]
+    assert output.read_bytes() == whole
 
 
 @pytest.mark.parametrize("resume", [True, False])

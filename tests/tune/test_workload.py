@@ -76,6 +76,8 @@ DECODE = '{"phase": "decode", "batch": 8, "context": 64'
         (f'[{DECODE}, "query": 0}}]', "[0].query is 0: must be from 1"),
         (f'[{DECODE}, "query": 65}}]', "65 new tokens are more than its context of 64"),
         (f'[{DECODE}, "weight": 0}}]', "weight is 0.0: must be a positive number"),
+        (f'[{DECODE}, "weight": 1e10}}]', "[0].weight is 10000000000.0: must be a positive number"),
+        (f'[{DECODE}, "weight": 1e-10}}]', "from 1e-09 to 1e+09"),
         (
             '[{"phase": "prefill", "batch": 1, "context": 64}]',
             "a prefill of 1 new token is a decode",

@@ -17,6 +17,11 @@ MORE = (
     # refused where a block has 64 KiB of shared memory
     f"mla({_DECODE},heads=16,dtype=float32)",
     f"mla({_PREFILL},heads=16,dtype=float32)",
+    # on Hopper each of these has tiles of its own
+    *(
+        f"mla(form=uncompressed,queries={length},contexts={length},heads=16)"
+        for length in (17, 64, 200)
+    ),
     "merge_states(tokens=64,v=512)",
 )
 # rows of 512 columns are more than RDNA 3's registers hold: slow there, and right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -14,6 +15,7 @@ from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
 from attnctl.kernels.triton.mla_prefill import prefill_attend
+from attnctl.kernels.triton.relaunch import Relaunches, form_of
 from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
@@ -28,12 +30,13 @@ class TritonMla(DenseLatent):
 
     name = "TRITON_MLA"
     _store = staticmethod(scatter_rows)
-    _attend = staticmethod(prefill_attend)
     _merge = staticmethod(merge_states)
 
     def __init__(self, knobs: LatentKnobs = USUAL) -> None:
         super().__init__()
         self._knobs = knobs
+        self._kept = Relaunches()
+        self._attend = partial(prefill_attend, kept=self._kept)
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Every launch that fits the device, the default first."""
@@ -71,8 +74,20 @@ class TritonMla(DenseLatent):
         lse: Tensor | None,
     ) -> None:
         query = dense_query(query)
-        for launch in decode_launches(query, cache, metadata, params, out, lse, knobs=self._knobs):
-            run(launch)
+        given = (query, cache, metadata, params, out, lse)
+        device = self._kept.place(query)
+        if device is None:
+            for launch in decode_launches(*given, knobs=self._knobs):
+                run(launch)
+            return
+        batch = (metadata.block_table, metadata.query_start_loc, metadata.seq_lens)
+        whole = (query, cache, out, lse, *batch)
+        bounds = ("absorbed", device, params, metadata.max_query_len, metadata.max_seq_len)
+        self._kept.run(
+            (*bounds, *map(form_of, whole)),
+            whole,
+            lambda scratch: decode_launches(*given, knobs=self._knobs, scratch=scratch),
+        )
 
 
 RUNTIME = TritonMla()

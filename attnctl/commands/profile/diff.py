@@ -27,8 +27,11 @@ def command(
 
     from attnctl.profile.diff import difference
     from attnctl.profile.find import open_profile
+    from attnctl.render.output import remark
 
     first, second = (open_profile(name, environ).profile for name in (one, other))
+    for bad in (*first.bad_entries, *second.bad_entries):
+        remark(bad)
     found = difference(first, second)
     if json:
         ctx.obj.output.json(found)

@@ -45,6 +45,7 @@ def command(
     from attnctl.profile.canonical import encode
     from attnctl.profile.document import key_of
     from attnctl.profile.find import own_of, target
+    from attnctl.profile.store import refuse_unknown
     from attnctl.registry import load
     from attnctl.render.output import remark
 
@@ -57,6 +58,7 @@ def command(
         remark(f"nothing was measured on {here}; do it with: attnctl tune --model config.json")
         raise typer.Exit(Exit.NO)
     profile = found[0].profile
+    refuse_unknown(profile)
     if name is not None:
         profile = msgspec.structs.replace(profile, name=name)
     for bad in profile.bad_entries:

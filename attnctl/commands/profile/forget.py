@@ -34,6 +34,7 @@ def command(
     ] = False,
 ) -> None:
     from os import environ
+    from os.path import lexists
     from pathlib import Path
 
     from attnctl.profile.find import own_of, target
@@ -49,8 +50,11 @@ def command(
         for sentence in damaged:
             remark(f"{sentence}; --all deletes it")
         paths = tuple(Path(one.path) for one in found)
-    remove(paths, environ)
-    for path in paths:
-        ctx.obj.output.text(f"{path}: deleted\n")
+    try:
+        remove(paths, environ)
+    finally:
+        for path in paths:
+            if not lexists(path):
+                ctx.obj.output.text(f"{path}: deleted\n")
     if not paths:
         ctx.obj.output.text("there is none\n")

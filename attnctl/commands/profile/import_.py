@@ -1,7 +1,8 @@
 """Adds documents to your own profiles, from where `select` and the library take them.
 
 Timings of one device and one set of versions are kept in one file, point by point; where two
-documents timed the same thing the later one counts. Two imports at once keep the union.
+documents timed the same thing the later one counts, unless its kernel is another than here. Two
+imports at once keep the union.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def command(
 
     from attnctl.exits import Exit
     from attnctl.profile.document import read_profile
+    from attnctl.profile.hashes import KernelHashes, kernel_hashes
+    from attnctl.profile.live import stated
+    from attnctl.registry import load
     from attnctl.render.output import remark
     from attnctl.render.plain import clean
     from attnctl.render.profile import counts_text
@@ -41,20 +45,22 @@ def command(
     bad = [sentence for profile in profiles for sentence in profile.bad_entries]
     for sentence in bad:
         remark(sentence)
+    registry, hashes = load(), KernelHashes()
     for profile in profiles:
-        path = _saved(profile, environ)
+        here = kernel_hashes(registry, stated(profile.entries), hashes)
+        path = _saved(profile, environ, here)
         ctx.obj.output.text(f"{path}: {counts_text(profile)} of {clean(profile.name)}\n")
     raise typer.Exit(Exit.NO if bad else Exit.OK)
 
 
-def _saved(profile: Profile, environ: Mapping[str, str]) -> Path:
+def _saved(profile: Profile, environ: Mapping[str, str], here: Mapping[str, str]) -> Path:
     """The file that holds it now. InputError: what is there already does not read; what to do."""
     from attnctl.exits import InputError
     from attnctl.profile.places import folder
     from attnctl.profile.store import file_name, save
 
     try:
-        return save(profile, environ)
+        return save(profile, environ, here=here)
     except InputError as error:
         where = folder(environ)
         if where is None or not str(error).startswith(str(where / file_name(profile))):

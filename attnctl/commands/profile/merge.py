@@ -30,10 +30,12 @@ def command(
     from attnctl.profile.canonical import encode
     from attnctl.profile.find import open_profiles
     from attnctl.profile.merge import merge
+    from attnctl.profile.store import refuse_unknown
     from attnctl.render.output import remark
 
     profiles = [found.profile for found in open_profiles(file, environ)]
     for profile in profiles:
+        refuse_unknown(profile)
         for bad in profile.bad_entries:
             remark(bad)
     ctx.obj.output.save(encode(reduce(merge, profiles)), output)

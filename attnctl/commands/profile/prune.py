@@ -31,11 +31,13 @@ def command(
     ] = False,
 ) -> None:
     from os import environ
+    from pathlib import Path
 
+    from attnctl.exits import InputError
     from attnctl.profile.find import open_found, open_profiles
     from attnctl.profile.hashes import KernelHashes, kernel_hashes
     from attnctl.profile.live import live, stated
-    from attnctl.profile.places import user_files
+    from attnctl.profile.places import bundled_folder, user_files
     from attnctl.profile.store import rewrite
     from attnctl.registry import load
     from attnctl.render.output import remark
@@ -48,6 +50,11 @@ def command(
             remark(sentence)
     registry, hashes = load(), KernelHashes()
     for path, profile in profiles:
+        if not dry_run and path not in (file or ()) and Path(path).parent == bundled_folder():
+            raise InputError(
+                f"{path} is shipped with attnctl, where what is dead of it is passed over: name "
+                "the file itself to rewrite it, or add --dry-run"
+            )
         kernels = kernel_hashes(registry, stated(profile.entries), hashes)
         _, dead = live(profile, kernels)
         gone = (*map(str, dead), *profile.bad_entries)

@@ -55,8 +55,11 @@ def command(
 
     from attnctl.profile.canonical import canonical, encode
     from attnctl.profile.find import open_profile
+    from attnctl.render.output import remark
 
     found = open_profile(file, environ)
+    for bad in found.profile.bad_entries if rejected or json else ():
+        remark(bad)
     if rejected:
         from attnctl.render.profile_rejected import rejected_view
 

@@ -6,7 +6,9 @@
 #include "paged_few.h"
 #include "paged_many.h"
 #include "paged_scores.h"
+#include "paged_shared.h"
 #include "paged_tiles.h"
+#include "paged_weights.h"
 #include "vectors.h"
 
 // ---- the plan: which thread does what ----

@@ -29,14 +29,29 @@ constexpr i64 ROWS = 4;
 #endif
 constexpr i64 STEP = 8;   // tokens whose keys all rows use before the next are read
 constexpr i64 NEAR = 32;  // tokens whose keys and then values are read while they are near
-constexpr i64 ALONE = 8;  // the same of one row, which has less to do for each
+constexpr i64 SOME = 16;  // the same of up to FOUR rows, which have less to do for each
+constexpr i64 FOUR = 4;
+constexpr i64 ALONE = 8;  // and of one
+
+INLINE i64 step_of(i64 rows) { return rows == 1 ? ALONE : rows <= FOUR ? SOME : NEAR; }
 
 // rows whose scores are computed across lanes, in ones or twos of vectors; fewer: 0
 INLINE i64 across(i64 rows) {
 #if defined(__AVX512F__)
   return rows > 8 ? LANES : 0;
+#elif defined(__AVX2__)
+  return rows > 8 ? 2 * LANES : 0;
 #else
   return rows > 8 ? 2 * LANES : rows > 4 ? LANES : 0;
+#endif
+}
+
+// columns of a row that lie side by side in a vector, where rows share the vectors of keys; or 0
+INLINE i64 shared(i64 rows, i64 width) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return rows > 8 || rows < 3 || width % 8 ? 0 : rows > 4 ? 2 : 4;
+#else
+  return 0;
 #endif
 }
 

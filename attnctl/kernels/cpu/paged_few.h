@@ -4,6 +4,7 @@
 
 #include "paged_ahead.h"
 #include "paged_scores.h"
+#include "paged_weights.h"
 
 // ---- sums of values ----
 
@@ -188,17 +189,20 @@ static Direct* lay_out_direct(const Attention& a, Arena& arena, float* staging) 
 template <class T>
 static void prepare(const Attention& a, const Sequence& s, const Item& item, Direct& d) {
   i64 group = a.heads / a.kv_heads, pad = ceil_to(a.width, LANES), lanes = across(item.rows);
-  i64 pad_v = ceil_to(a.value_width, LANES);
-  for (i64 r = 0; r < most(item.rows, lanes); r++) {
-    float* to = lanes ? d.floats : d.query + r * pad;
+  i64 pad_v = ceil_to(a.value_width, LANES), share = shared(item.rows, a.width);
+  i64 rows = share ? 16 / share : most(item.rows, lanes);
+  for (i64 r = 0; r < rows; r++) {
+    float* to = lanes || share ? d.floats : d.query + r * pad;
     i64 row = item.row + r;
     if (r < item.rows) {
       query_row(a, s.first + row / group, item.kv_head * group + row % group, query_factor(a), to,
                 pad);
-      split_pairs<T>(to, a.width);
+      if (!share) split_pairs<T>(to, a.width);
     }
     for (i64 x = 0; lanes && x < a.width; x++)
       d.query[x * lanes + r] = r < item.rows ? to[x] : 0;
+    for (i64 x = 0; share && x < a.width; x++)
+      d.query[x / share * 16 + r * share + x % share] = r < item.rows ? to[x] : 0;
     if (r >= item.rows) continue;
     for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
     store(d.total + r * LANES, (vf){});
@@ -210,7 +214,7 @@ template <class T>
 static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
-  i64 step = rows == 1 ? ALONE : NEAR;
+  i64 step = step_of(rows);
   prepare<T>(a, s, item, d);
   find_tile(a, s, item, item.begin, step, d.tiles[0]);
   for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {

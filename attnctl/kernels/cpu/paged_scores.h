@@ -1,8 +1,9 @@
-// Scores of few rows of queries: products with keys as they are stored, and their weights.
+// Scores of few rows of queries: products with keys as they are stored.
 
 #pragma once
 
 #include "paged_ahead.h"
+#include "paged_shared.h"
 
 // ---- scores ----
 
@@ -50,8 +51,8 @@ INLINE void dot_rest(const float* query, i64 pad, const u8* const* key, i64 d, i
   }
 }
 
-// Scores of R rows and STEP tokens. Lanes are added up for all of them at the end, where no sum waits
-// for another; a function of its own, so that the loops keep the registers.
+// Scores of R rows and STEP tokens. Lanes are added up for all of them at the end, where no sum
+// waits for another; a function of its own, so that the loops keep the registers.
 template <class T, i64 R, bool FETCH, bool REST>
 static __attribute__((noinline)) void dots(const float* query, i64 pad, const u8* const* key,
                                            i64 width, Ahead& ahead, float* score) {
@@ -73,10 +74,12 @@ static __attribute__((noinline)) void dots(const float* query, i64 pad, const u8
 }
 
 // One row is done with a key before memory has the next: keys one by one, and each token's value is
-// touched after its key, so that loads, too, come in the order of memory.
+// touched after its key, so that loads, too, come in the order of memory. A function of its own: it
+// is a twentieth slower inlined.
 template <class T>
-static void dots_alone(const float* query, const Tile& t, i64 j, i64 width, i64 value_bytes,
-                       Ahead& ahead, float* score) {
+static __attribute__((noinline)) void dots_alone(const float* query, const Tile& t, i64 j,
+                                                 i64 width, i64 value_bytes, Ahead& ahead,
+                                                 float* score) {
   vf sums[STEP];
   for (i64 x = 0; x < STEP; x++) {
     const u8* key = t.key[j + x];
@@ -159,17 +162,6 @@ INLINE void dots_across(const float* query, const float* const* key, i64 width, 
   }
 }
 
-template <class T>
-INLINE void widen_row(const u8* from, i64 width, float* to) {
-  i64 d = 0;
-  for (; d + 2 * LANES <= width; d += 2 * LANES) {
-    Two two = read_two<T>(from + d * T::size);
-    *(vf*)(to + d) = two.a;
-    *(vf*)(to + d + LANES) = two.b;
-  }
-  for (; d < width; d += LANES) *(vf*)(to + d) = read_most<T>(from, d, width);
-}
-
 template <class T, i64 V>
 INLINE void score_across(const float* query, const u8* const* key, i64 width, Ahead& ahead,
                          float* floats, float* score) {
@@ -186,7 +178,9 @@ INLINE void score_across(const float* query, const u8* const* key, i64 width, Ah
 
 template <class T>
 static void score_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows) {
-  i64 lanes = across(rows), w = a.width, pad = ceil_to(w, LANES);
+  i64 w = a.width, pad = ceil_to(w, LANES), lanes = across(rows), share = shared(rows, w);
+  if (share == 2) return score_shared<T, 2>(d.query, t.key, t.n, w, ahead, d.floats, d.score);
+  if (share == 4) return score_shared<T, 4>(d.query, t.key, t.n, w, ahead, d.floats, d.score);
   for (i64 j = 0; j < t.n; j += STEP) {
     const u8* const* key = t.key + j;
     float* score = d.score + j;
@@ -201,50 +195,4 @@ static void score_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahea
     score_rows<T, 2>(d.query, pad, key, w, ahead, r, rows, score);
     score_rows<T, 1>(d.query, pad, key, w, ahead, r, rows, score);
   }
-}
-
-// ---- weights ----
-
-constexpr float HEADROOM = 8;  // weights may grow to 2^8 before all that came before is scaled
-
-// raises the tops to the highest logits; keep[r] is what the sums of row r are worth then
-static void raise_tops(Direct& d, i64 rows, i64 n) {
-  for (i64 r = 0; r < rows; r++) {
-    const float* row = d.score + r * NEAR;
-    vf highest = load(row);
-    for (i64 j = LANES; j < n; j += LANES) {
-      vf x = load(row + j);
-      highest = pick(x > highest, x, highest);
-    }
-    float top = top_of(highest);
-    d.keep[r] = 1;
-    if (!(top > d.top[r])) continue;
-    d.keep[r] = exp2_one(d.top[r] - top);
-    d.top[r] = top;
-    float* total = d.total + r * LANES;
-    store(total, load(total) * d.keep[r]);
-  }
-}
-
-// Logits to weights. Whether the tops, and with them the sums so far, have changed: they seldom do,
-// for a top need not be the highest logit, only near it.
-static bool weigh_tile(Direct& d, i64 rows, i64 n) {
-  vi above = {};
-  for (i64 r = 0; r < rows; r++) {
-    vf limit = splat(d.top[r] + HEADROOM);
-    for (i64 j = 0; j < n; j += LANES) above |= load(d.score + r * NEAR + j) > limit;
-  }
-  bool raised = any_of(above);
-  if (raised) raise_tops(d, rows, n);
-  for (i64 r = 0; r < rows; r++) {
-    float *row = d.score + r * NEAR, *total = d.total + r * LANES;
-    vf base = splat(d.top[r] == NEVER ? 0 : d.top[r]), sum = load(total);
-    for (i64 j = 0; j < n; j += LANES) {
-      vf w = exp2_of(load(row + j) - base);
-      store(row + j, w);
-      sum += w;
-    }
-    store(total, sum);
-  }
-  return raised;
 }

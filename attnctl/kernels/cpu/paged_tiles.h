@@ -41,7 +41,6 @@ INLINE void add_runs(const Attention& a, const u8* key, const u8* value, i64 cou
 }
 
 INLINE void find_scales(const Attention& a, i64 block, i64 row, i64 kv_head, i64 j, Tile& t) {
-  if (!a.key_scales) return;
   t.key_scale[j] =
       a.key_scales[block * a.key_scale_n + row * a.key_scale_p + kv_head * a.key_scale_h];
   t.value_scale[j] =
@@ -65,16 +64,18 @@ static void find_tile(const Attention& a, const Sequence& s, const Item& item, i
   t.n = n;
   t.run_count = 0;
   while (j < n) {
-    i64 block = pages[(at + j) / a.page], row = (at + j) % a.page;
+    u32 page = (u32)(at + j) / (u32)a.page;
+    i64 block = pages[page], row = (at + j) - page * a.page;
     i64 stop = least(n, j + a.page - row);
     const u8* key = a.keys + (block * a.key_n + row * a.key_p + item.kv_head * a.key_h) * size;
     const u8* value =
         a.values + (block * a.value_n + row * a.value_p + item.kv_head * a.value_h) * size;
     add_runs(a, key, value, stop - j, t);
-    for (; j < stop; j++, row++, key += a.key_p * size, value += a.value_p * size) {
+    for (i64 x = j; a.key_scales && x < stop; x++)
+      find_scales(a, block, row + x - j, item.kv_head, x, t);
+    for (; j < stop; j++, key += a.key_p * size, value += a.value_p * size) {
       t.key[j] = key;
       t.value[j] = value;
-      find_scales(a, block, row, item.kv_head, j, t);
     }
   }
   fill_up(t, most_tokens);

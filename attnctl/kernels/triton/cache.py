@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.launch import Launch
+from attnctl.kernels.triton.relaunch import Relaunches, form_of
 
 
 @triton.jit
@@ -186,6 +187,7 @@ def write_cache(
     slot_mapping: Tensor,
     k_scale: float | Tensor = 1.0,
     v_scale: float | Tensor = 1.0,
+    kept: Relaunches | None = None,
 ) -> None:
     """Writes token t of key and value to slot slot_mapping[t]: page slot // P, row slot % P.
 
@@ -194,13 +196,23 @@ def write_cache(
     bfloat16, float32; float8_e4m3fn, float8_e5m2, where value / scale is stored; int8, where the
     scales are tensors [N, P, Hk] float32 that get each token's and head's own.
     slot_mapping: [<= T] int64; a negative slot is not written, nor are rows beyond it.
-    ValueError where a scale does not fit the cache's dtype.
+    kept: where the launches of one form are kept for the next. ValueError where a scale does not
+    fit the cache's dtype.
     """
-    if slot_mapping.shape[0]:
-        kernel, grid, arguments, constants = cache_launch(
-            key, value, key_cache, value_cache, slot_mapping, k_scale, v_scale
-        )
+    rows = slot_mapping.shape[0]
+    if not rows:
+        return
+    tensors = (key, value, key_cache, value_cache, slot_mapping)
+    device = None if kept is None else kept.place(key_cache)
+    if kept is None or device is None:
+        kernel, grid, arguments, constants = cache_launch(*tensors, k_scale, v_scale)
         kernel[grid](*arguments, **constants)
+        return
+    scales = k_scale, v_scale
+    numbers = (None if isinstance(one, Tensor) else one for one in scales)
+    whole = (*tensors, *(one if isinstance(one, Tensor) else None for one in scales))
+    form = ("write", device, *numbers, *map(form_of, whole))
+    kept.run(form, whole, lambda scratch: [cache_launch(*tensors, *scales)])
 
 
 def cache_launch(

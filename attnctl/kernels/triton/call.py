@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,6 +24,7 @@ from attnctl.kernels.triton.launch import (
 )
 from attnctl.kernels.triton.prefill import prefill_kernel
 from attnctl.kernels.triton.prefill_call import paged_launch
+from attnctl.kernels.triton.relaunch import Relaunches, Scratch, form_of
 from attnctl.kernels.triton.stand_in import meta_device
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ def paged_attention(
     knobs: Knobs | None = None,
     workspace: Tensor | None = None,
     prepared: Prepared | None = None,
+    kept: Relaunches | None = None,
 ) -> Tensor:
     """out: [T, H, Dv], in the query's dtype. The mathematics is attnctl.ops.paged's.
 
@@ -63,21 +67,70 @@ def paged_attention(
     replayed with other lengths under them. out: rows of no sequence are left as they are.
     workspace: float32, at least workspace_size() elements, kept by a caller who wants none
     allocated. prepared: prepare()'s answer for tensors of these shapes and bounds, which every
-    layer of a batch may share; without it each call works it out anew, which takes 20 us.
+    layer of a batch may share. kept: where launches of batches of one form are kept for the next;
+    without it, and without a batch of that form before, each call works them out.
     ValueError where the shapes do not fit together.
     """
     if out is None:
         out = query.new_empty(query.shape[0], query.shape[1], value_cache.shape[3])
     if out.numel() == 0 or seq_lens.numel() == 0 or max_query_len == 0:
         return out
-    if prepared is None:
-        longest = {"max_query_len": max_query_len, "max_seq_len": max_seq_len}
-        prepared = prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
-    shape, chosen = prepared
     tensors = (query, key_cache, value_cache, out, block_table, query_start_loc, seq_lens)
-    for kernel, grid, arguments, constants in launches(tensors, params, shape, chosen, workspace):
-        kernel[grid](*arguments, **constants)
+
+    def planned() -> Prepared:
+        nonlocal prepared
+        if prepared is None:
+            longest = {"max_query_len": max_query_len, "max_seq_len": max_seq_len}
+            prepared = prepare(query, key_cache, value_cache, seq_lens, **longest, knobs=knobs)
+        return prepared
+
+    device = None if kept is None or params.prefix_ranges is not None else kept.place(query)
+    if kept is None or device is None:
+        for kernel, grid, arguments, constants in launches(tensors, params, *planned(), workspace):
+            kernel[grid](*arguments, **constants)
+        return out
+
+    def make(scratch: Scratch) -> list[Launch]:
+        given, size = workspace, workspace_size(planned())
+        if given is None and size:
+            given = scratch.empty(size)
+        return launches(tensors, params, *planned(), given, scratch.counts)
+
+    numbers, others = _split(params)
+    whole = (*tensors, workspace, *others)
+    forms = (device, max_query_len, *numbers, *map(form_of, whole))
+
+    def alike() -> Hashable:
+        # of a decoding batch's longest context the plan alone depends: steps of one plan are alike
+        chosen = planned().plan
+        return (chosen, *forms) if chosen.kernel == "decode" else None
+
+    kept.run((max_seq_len, knobs, prepared, *forms), whole, make, alike)
     return out
+
+
+def _split(params: Paged) -> tuple[tuple[Hashable, ...], tuple[Tensor | None, ...]]:
+    """The params without prefix_ranges: those that are numbers, and those that are tensors."""
+    k_scale, v_scale = params.k_scale, params.v_scale
+    of_keys = isinstance(k_scale, Tensor)
+    of_values = isinstance(v_scale, Tensor)
+    numbers = (
+        params.scale,
+        params.causal,
+        params.window,
+        params.window_right,
+        params.chunk,
+        params.softcap,
+        None if of_keys else k_scale,
+        None if of_values else v_scale,
+    )
+    tensors = (
+        params.sinks,
+        params.alibi_slopes,
+        k_scale if of_keys else None,
+        v_scale if of_values else None,
+    )
+    return numbers, tensors
 
 
 def prepare(
@@ -143,7 +196,13 @@ def device_of(device: torch.device) -> Device:
         return Device("interpreter", 4, 65536)
     if device.type == "meta":
         return meta_device()
-    facts = torch.cuda.get_device_properties(device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return _gpu(index)
+
+
+@lru_cache(maxsize=64)
+def _gpu(index: int) -> Device:
+    facts = torch.cuda.get_device_properties(index)
     if torch.version.hip:
         return Device(
             facts.gcnArchName.partition(":")[0],
@@ -163,14 +222,15 @@ def launches(
     shape: Shape,
     chosen: Plan,
     workspace: Tensor | None = None,
+    counts: Callable[[], Tensor] | None = None,
 ) -> list[Launch]:
     """The launches of a plan. tensors: query, K and V cache, out, table, starts, lengths.
 
     Looks at no contents: tensors on the meta device give the launches to compile for a device that
-    is not there.
+    is not there. counts: gives the counters of a persistent kernel, new ones where it is None.
     """
     if chosen.kernel == "prefill":
-        return [_prefill(tensors, params, shape, chosen)]
+        return [_prefill(tensors, params, shape, chosen, counts)]
     if chosen.segments == 1:
         return [_decode(tensors, params, shape, chosen, tensors[3])]
     size = _partial_size(shape, chosen.segments)
@@ -184,9 +244,15 @@ def launches(
     ]
 
 
-def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: Plan) -> Launch:
+def _prefill(
+    tensors: tuple[Tensor, ...],
+    params: Paged,
+    shape: Shape,
+    chosen: Plan,
+    counts: Callable[[], Tensor] | None,
+) -> Launch:
     if chosen.groups:
-        launch = _hopper(tensors, params, shape)
+        launch = _hopper(tensors, params, shape, counts)
         if launch is not None:
             return launch
     descriptors: tuple[Any, ...] | None = None
@@ -204,7 +270,12 @@ def _prefill(tensors: tuple[Tensor, ...], params: Paged, shape: Shape, chosen: P
     return Launch(prefill_kernel, grid, arguments, _constants(params, shape, chosen))
 
 
-def _hopper(tensors: tuple[Tensor, ...], params: Paged, shape: Shape) -> Launch | None:
+def _hopper(
+    tensors: tuple[Tensor, ...],
+    params: Paged,
+    shape: Shape,
+    counts: Callable[[], Tensor] | None,
+) -> Launch | None:
     """Hopper's own kernel, None where it does not take the batch's features or strides."""
     extra = (params.softcap, params.window, params.window_right, params.chunk, *_optional(params))
     if any(one is not None for one in extra):
@@ -212,7 +283,8 @@ def _hopper(tensors: tuple[Tensor, ...], params: Paged, shape: Shape) -> Launch 
     factor, _, v_scale, *_ = _numbers(params)
     scales = (float(factor or 0.0), float(v_scale or 0.0))
     longest = shape.max_query_len, shape.max_seq_len
-    return paged_launch(tensors, *scales, params.causal, longest, device_of(tensors[0].device))
+    device = device_of(tensors[0].device)
+    return paged_launch(tensors, *scales, params.causal, longest, device, counts)
 
 
 def _decode(

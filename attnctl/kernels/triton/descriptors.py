@@ -50,6 +50,16 @@ def box_layout(rows: int, columns: int, dtype: torch.dtype) -> Any:
     return NVMMASharedLayout.get_default_for([rows, columns], kind)
 
 
+def based_on(box: Any, base: Tensor | None, **others: Any) -> Any:
+    """A tensor descriptor over another tensor, and with other fields where they are given.
+
+    Unchecked: the caller knows that it is aligned.
+    """
+    made = object.__new__(type(box))
+    made.__dict__.update(box.__dict__, base=base, **others)
+    return made
+
+
 def matrix_layout(cache: Tensor) -> Layout | None:
     """Rows, columns, rows a page, rows a head, columns a head; None where it is no such matrix.
 

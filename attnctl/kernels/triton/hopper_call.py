@@ -17,6 +17,7 @@ from attnctl.kernels.triton.latent_launch import (
     reduce_launch,
 )
 from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.relaunch import Scratch
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata
@@ -103,6 +104,7 @@ def hopper_launches(
     segments: int | None = None,
     boxes: bool = True,
     segment_tiles: int = SEGMENT_TILES,
+    scratch: Scratch | None = None,
 ) -> list[Launch]:
     """Dense attention, or over slots where they are given; with several segments the reduce pass.
 
@@ -124,7 +126,7 @@ def hopper_launches(
     # where rows come from memory once, what counts is that a tile's parts are read together
     resident = cache.dtype is not torch.uint8 and (heads > HEADS or slots is not None)
     starts = metadata.query_start_loc
-    partial = partial_for(out, segments)
+    partial = partial_for(out, segments, scratch)
     rows = metadata.block_table if slots is None else slots
     ropes, stored, scales = cache, None, None
     if cache.dtype is torch.uint8:

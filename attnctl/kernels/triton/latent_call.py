@@ -25,6 +25,7 @@ from attnctl.kernels.triton.latent_launch import (
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.kernels.triton.mla_decode import mla_decode_kernel
 from attnctl.kernels.triton.mla_sparse import mla_sparse_kernel
+from attnctl.kernels.triton.relaunch import Scratch
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata
@@ -44,22 +45,24 @@ def decode_launches(
     tiles: Tiles | None = None,
     segments: int | None = None,
     knobs: LatentKnobs = USUAL,
+    scratch: Scratch | None = None,
 ) -> list[Launch]:
     """The launches of the absorbed form: the kernel, and where keys are cut the reduce pass.
 
-    tiles, segments: of the portable kernel, where its own choice is not wanted.
+    tiles, segments: of the portable kernel, where its own choice is not wanted. scratch: what
+    segments leave is written to, its own where it is None.
     """
     gpu = gpu or latent_device(query.device)
     rank = params.kv_lora_rank
     if tiles is None and not knobs.portable and takes(query, cache, rank, gpu):
         rest = (metadata, params, out, lse, gpu, None, knobs.boxes, knobs.segment_tiles)
-        return hopper_launches(query, cache, None, *rest)
+        return hopper_launches(query, cache, None, *rest, scratch)
     tokens, heads, width = query.shape
     widths = (rank, width - rank, query.element_size())
     tiles = tiles or knobs.tiles(latent_tiles(gpu, heads, *widths))
     parts = -(-heads // tiles.rows)
     segments = segments or segments_of(gpu, tokens * parts, metadata.max_seq_len, knobs.fill)
-    partial = partial_for(out, segments)
+    partial = partial_for(out, segments, scratch)
     latent, rope, _ = _planes(cache, rank)
     starts = metadata.query_start_loc
     arguments = (

@@ -13,6 +13,7 @@ from torch import Tensor
 from attnctl.kernels.triton.call import LOG2E as LOG2E
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.relaunch import Scratch, new_counts
 
 MAX_SEGMENTS = 32
 """Segments of a row's keys at most: what a program of the reduce pass holds in registers."""
@@ -145,12 +146,16 @@ class Partial(msgspec.Struct, frozen=True):
     segments: int
 
 
-def partial_for(out: Tensor, segments: int) -> Partial:
+def partial_for(out: Tensor, segments: int, scratch: Scratch | None = None) -> Partial:
     tokens, heads, width = out.shape
     if segments == 1:
         return Partial(None, None, 1)
-    part = torch.empty(tokens, heads, segments, width, dtype=torch.float32, device=out.device)
-    return Partial(part, part.new_empty(tokens, heads, segments), segments)
+    scratch = scratch or Scratch(out.device, new_counts)
+    return Partial(
+        scratch.empty(tokens, heads, segments, width),
+        scratch.empty(tokens, heads, segments),
+        segments,
+    )
 
 
 def lse_strides(lse: Tensor | None) -> tuple[int, int]:

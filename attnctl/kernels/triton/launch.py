@@ -6,6 +6,7 @@ CUDA graph can hold it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -249,6 +250,7 @@ def _fit(shape: Shape, device: Device, rows: int, tile: int, stages: int) -> tup
             tile //= 2
 
 
+@lru_cache(maxsize=256)
 def split_width(width: int) -> tuple[int, int]:
     """A width as a low and a high power of two: (128, 64) for 192; high 0 where it saves nothing.
 
@@ -262,6 +264,7 @@ def split_width(width: int) -> tuple[int, int]:
     return low, high
 
 
+@lru_cache(maxsize=256)
 def padded(width: int) -> int:
     """The columns that a width takes in a tile."""
     return sum(split_width(width))

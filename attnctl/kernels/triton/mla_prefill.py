@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +21,7 @@ from attnctl.kernels.triton.latent_launch import (
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import Device, Launch, Tiles
 from attnctl.kernels.triton.prefill_call import packed_launch
+from attnctl.kernels.triton.relaunch import Relaunches, form_of
 from attnctl.runtime import Metadata
 
 
@@ -221,17 +224,20 @@ def prefill_launch(
     gpu: Device | None = None,
     tiles: Tiles | None = None,
     groups: bool | None = None,
+    counts: Callable[[], Tensor] | None = None,
 ) -> Launch:
     """query: [T, H, D], keys: [S, H, D], values: [S, H, Dv], out: [T, H, Dv], lse: [T, H].
 
-    groups: False keeps to the portable kernel where Hopper's would take the batch.
+    groups: False keeps to the portable kernel where Hopper's would take the batch. counts: gives
+    that one's counters, new ones where it is None.
     """
     gpu = gpu or latent_device(query.device)
     if tiles is None and groups is not False:
         tensors, starts = (query, keys, values, out, lse), metadata.query_start_loc
         parts = cut(query.shape[2])
         longest = metadata.max_query_len
-        hopper = packed_launch(tensors, starts, key_start_loc, parts, factor, causal, longest, gpu)
+        rest = (parts, factor, causal, longest, gpu, counts)
+        hopper = packed_launch(tensors, starts, key_start_loc, *rest)
         if hopper is not None:
             return hopper
     tokens, heads, width = query.shape
@@ -273,13 +279,31 @@ def prefill_attend(
     *,
     causal: bool,
     max_keys: int,
+    kept: Relaunches | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """attnctl.kernels.latent_prefill.Attend: out in the query's dtype, lse float32."""
+    """attnctl.kernels.latent_prefill.Attend: out in the query's dtype, lse float32.
+
+    kept: where the launches of batches of one form are kept for the next layer.
+    """
     tokens, heads, _ = query.shape
     out = query.new_empty(tokens, heads, values.shape[2])
     lse = torch.empty(tokens, heads, dtype=torch.float32, device=query.device)
-    if tokens:
-        query = dense_query(query)
-        factor = scale * LOG2E
-        run(prefill_launch(query, keys, values, key_start_loc, metadata, factor, causal, out, lse))
+    if not tokens:
+        return out, lse
+    query = dense_query(query)
+    factor, starts = scale * LOG2E, metadata.query_start_loc
+    tensors = (query, keys, values, key_start_loc, metadata, factor, causal, out, lse)
+    device = None if kept is None else kept.place(query)
+    if kept is None or device is None:
+        run(prefill_launch(*tensors))
+        return out, lse
+    # with one tensor for both, which of them an argument is could not be said
+    other = None if key_start_loc is starts else key_start_loc
+    whole = (query, keys, values, out, lse, starts, other)
+    bounds = (device, factor, causal, metadata.max_query_len, metadata.seq_lens.shape[0])
+    kept.run(
+        (*bounds, *map(form_of, whole)),
+        whole,
+        lambda scratch: [prefill_launch(*tensors, counts=scratch.counts)],
+    )
     return out, lse

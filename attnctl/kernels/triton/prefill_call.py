@@ -2,59 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.descriptors import box_layout, matrix_layout
+from attnctl.kernels.triton.descriptors import based_on, box_layout, matrix_layout
 from attnctl.kernels.triton.gluon_version import known_triton
 from attnctl.kernels.triton.launch import Device, Launch, split_width
-
-ROWS = 128
-"""Query rows of a unit and keys of a tile."""
-
-L2_BYTES = 24 * 2**20
-"""Keys and values that heads which run side by side may have: half of an H200's L2."""
-
-SIDE_BY_SIDE = 16
-"""Heads that run side by side at most where each has keys of its own: of short sequences more are
-up to 17 % slower on an H200, of long ones the L2 takes fewer (benchmarks/results/)."""
+from attnctl.kernels.triton.prefill_forms import LONG, Cut, Form, counts_units, cut_units, form_of
+from attnctl.kernels.triton.relaunch import new_counts
 
 WIDTHS = ((128, 0), (128, 64))
 """Low and high part of the keys that the kernel is written for; its values are 128 wide."""
-
-
-class Cut(NamedTuple):
-    """How the work is cut. units: tiles x heads; together: heads that run side by side.
-
-    tiles_a_sequence: 0 where which sequence owns a tile is to be searched for.
-    """
-
-    tiles_a_head: int
-    tiles_a_sequence: int
-    together: int
-    units: int
-
-
-def cut_units(
-    tokens: int, sequences: int, longest: int, heads: int, ratio: int, head_bytes: int
-) -> Cut:
-    """The units of a batch whose longest query has no more than `longest` tokens.
-
-    head_bytes: keys and values of one sequence and KV head.
-    """
-    tiles, each = tokens // ROWS + sequences, max(1, -(-longest // ROWS))
-    if each * sequences <= tiles:
-        tiles = each * sequences
-    else:
-        each = 0
-    together, most = ratio, heads if ratio > 1 else SIDE_BY_SIDE
-    while 2 * together <= most and heads % (2 * together) == 0:
-        if 2 * together // ratio * head_bytes > L2_BYTES:
-            break
-        together *= 2
-    return Cut(tiles, each, together, tiles * heads)
 
 
 def packed_launch(
@@ -66,10 +28,12 @@ def packed_launch(
     causal: bool,
     longest: int,
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
+    form: Form | None = None,
 ) -> Launch | None:
     """Queries over packed keys and values. tensors: Q, K, V, OUT, LSE; parts: of the key's width.
 
-    longest: query tokens of a sequence at most.
+    longest: query tokens of a sequence at most; form: the one for this batch if none is given.
 
     None where the kernel does not take the batch: keys of 128 or 192 columns, values of 128, of 16
     bits, one row a token.
@@ -83,21 +47,21 @@ def packed_launch(
     sequences = starts.shape[0] - 1
     rows = keys.shape[0] / sequences
     head_bytes = int(rows * (sum(parts) + 128) * 2)
+    form = form or form_of(tokens, keys.shape[0], sequences, longest, heads, gpu.units)
     low, high = parts
     boxes = (
-        *_query_boxes(query, parts),
-        _packed_box(keys, ROWS, low),
-        _packed_box(keys, ROWS, high or 64),
-        _packed_box(values, ROWS, 128),
+        *_query_boxes(query, parts, min(form.box, 64)),
+        _packed_box(keys, form.box, low),
+        _packed_box(keys, form.box, high or 64),
+        _packed_box(values, form.box, 128),
     )
     strides = (query.stride(1), keys.stride(1), values.stride(1), 0, 0, 0, 0, 0)
     numbers = (*out.stride()[:2], *lse.stride(), factor, 1.0, sequences)
-    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes)
-    constants = _constants(parts, causal, page=0, ratio=1)
+    cut = cut_units(tokens, sequences, longest, heads, 1, head_bytes, form)
+    constants = _constants(form, parts, causal, page=0, ratio=1)
     # without pages the table is not read, but a group of warps takes no None
-    return _launch(
-        boxes, (out, lse, starts, key_starts, starts), strides, numbers, cut, constants, gpu
-    )
+    tensors = (out, lse, starts, key_starts, starts)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, form, longest, constants, gpu)
 
 
 def paged_launch(
@@ -107,6 +71,7 @@ def paged_launch(
     causal: bool,
     longest: tuple[int, int],
     gpu: Device,
+    counts: Callable[[], Tensor] | None = None,
 ) -> Launch | None:
     """Queries over pages. tensors: Q, K and V cache, OUT, table, starts, lengths.
 
@@ -119,7 +84,7 @@ def paged_launch(
     page, parts = keys.shape[1], split_width(keys.shape[3])
     if not _fits(gpu, tensors[:3], parts) or factor <= 0:
         return None
-    if page < 16 or (ROWS % page and page % ROWS):
+    if page < 16 or (LONG.keys % page and page % LONG.keys):
         return None
     of_keys, of_values = matrix_layout(keys), matrix_layout(values)
     if of_keys is None or of_values is None or out.stride(2) != 1:
@@ -127,7 +92,7 @@ def paged_launch(
     tokens, heads, _ = query.shape
     ratio = heads // keys.shape[2]
     boxes = (
-        *_query_boxes(query, parts),
+        *_query_boxes(query, parts, 64),
         _paged_box(keys, of_keys, parts[0]),
         _paged_box(keys, of_keys, parts[1] or 64),
         _paged_box(values, of_values, 128),
@@ -137,8 +102,9 @@ def paged_launch(
     numbers = (*out.stride()[:2], 0, 0, factor, v_scale, lengths.shape[0])
     head_bytes = longest[1] * (sum(parts) + 128) * 2
     cut = cut_units(tokens, lengths.shape[0], longest[0], heads, ratio, head_bytes)
-    constants = _constants(parts, causal, page=page, ratio=ratio)
-    return _launch(boxes, (out, out, starts, lengths, table), strides, numbers, cut, constants, gpu)
+    constants = _constants(LONG, parts, causal, page=page, ratio=ratio)
+    tensors = (out, out, starts, lengths, table)
+    return _launch(boxes, tensors, counts, strides, numbers, cut, LONG, longest[0], constants, gpu)
 
 
 def _fits(gpu: Device, tensors: tuple[Tensor, ...], parts: tuple[int, int]) -> bool:
@@ -158,9 +124,9 @@ def _is_matrix(one: Tensor) -> bool:
     return bool(one.stride(2) == 1 and apart and inside and one.shape[0] > 0)
 
 
-def _query_boxes(query: Tensor, parts: tuple[int, int]) -> tuple[Any, Any]:
+def _query_boxes(query: Tensor, parts: tuple[int, int], rows: int) -> tuple[Any, Any]:
     # without a high part its box is not read, but a group of warps takes no None
-    return _packed_box(query, 64, parts[0]), _packed_box(query, 64, parts[1] or 64)
+    return _packed_box(query, rows, parts[0]), _packed_box(query, rows, parts[1] or 64)
 
 
 def _packed_box(tensor: Tensor, rows: int, columns: int) -> Any:
@@ -170,18 +136,32 @@ def _packed_box(tensor: Tensor, rows: int, columns: int) -> Any:
 
 
 def _paged_box(cache: Tensor, layout: tuple[int, int, int, int, int], columns: int) -> Any:
-    return _box(cache, list(layout[:2]), cache.stride(1), min(cache.shape[1], ROWS), columns)
+    return _box(cache, list(layout[:2]), cache.stride(1), min(cache.shape[1], LONG.keys), columns)
 
 
 def _box(tensor: Tensor, shape: list[int], stride: int, rows: int, columns: int) -> Any:
+    blank = _blank_box(rows, columns, tensor.dtype)
+    return based_on(blank, tensor, shape=shape, strides=[stride, 1])
+
+
+@lru_cache(maxsize=64)
+def _blank_box(rows: int, columns: int, dtype: torch.dtype) -> Any:
+    """A descriptor of some tensor, whose own checks take longer than a launch."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    layout = box_layout(rows, columns, tensor.dtype)
-    return TensorDescriptor(tensor, shape, [stride, 1], [rows, columns], layout)
+    layout = box_layout(rows, columns, dtype)
+    some = torch.empty(rows, columns, dtype=dtype, device="meta")
+    return TensorDescriptor(some, [rows, columns], [columns, 1], [rows, columns], layout)
 
 
-def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -> dict[str, Any]:
+def _constants(
+    form: Form, parts: tuple[int, int], causal: bool, *, page: int, ratio: int
+) -> dict[str, Any]:
     return {
+        "GROUPS": form.groups,
+        "KEYS": form.keys,
+        "DEPTH": form.depth,
+        "QUERIES": form.queries,
         "D_LOW": parts[0],
         "D_HIGH": parts[1],
         "DV": 128,
@@ -189,20 +169,28 @@ def _constants(parts: tuple[int, int], causal: bool, *, page: int, ratio: int) -
         "PAGE": page,
         "RATIO": ratio,
         "num_warps": 4,
+        **({"maxnreg": 256 // form.programs // 8 * 8} if form.programs > 1 else {}),
     }
 
 
 def _launch(
     boxes: tuple[Any, ...],
     tensors: tuple[Tensor, ...],
+    counts: Callable[[], Tensor] | None,
     strides: tuple[int, ...],
     numbers: tuple[float, ...],
     cut: Cut,
+    form: Form,
+    longest: int,
     constants: dict[str, Any],
     gpu: Device,
 ) -> Launch:
     from attnctl.kernels.triton.prefill_hopper import prefill_hopper_kernel
 
-    counts = torch.zeros(2, dtype=torch.int32, device=tensors[0].device)
-    arguments = (*boxes, *tensors, counts, *strides, *numbers, *cut)
-    return Launch(prefill_hopper_kernel, (min(gpu.units, cut.units),), arguments, constants)
+    programs = min(gpu.units * form.programs, cut.units)
+    # without a counter it is not read, but a group of warps takes no None
+    counted, counter = counts_units(cut, form, longest, programs), tensors[2]
+    if counted:
+        counter = counts() if counts is not None else new_counts(tensors[0].device)
+    arguments = (*boxes, *tensors, counter, *strides, *numbers, *cut, int(counted))
+    return Launch(prefill_hopper_kernel, (programs,), arguments, constants)

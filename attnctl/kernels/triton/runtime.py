@@ -16,6 +16,7 @@ from attnctl.kernels.paged_checks import check_write
 from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
 from attnctl.kernels.triton.call import device_of
 from attnctl.kernels.triton.knobs import changed, checked
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import refuse_kernel
@@ -41,6 +42,7 @@ class TritonAttention(PackedCache):
         self._knobs = knobs
         self._changes = changes
         self._of_device: dict[torch.device, Knobs] = {}
+        self._kept = Relaunches()
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Every launch that fits the device, the default first, each once."""
@@ -78,6 +80,7 @@ class TritonAttention(PackedCache):
             checked.slot_mapping,
             params.k_scale,
             params.v_scale,
+            self._kept,
         )
 
     def forward(
@@ -102,6 +105,7 @@ class TritonAttention(PackedCache):
             max_seq_len=checked.max_seq_len,
             out=out,
             knobs=self._knobs_on(query.device),
+            kept=self._kept,
         )
 
 

@@ -1,0 +1,83 @@
+"""What of a profile's timings can be had in a plan: those whose knobs and kernel are here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from importlib.util import find_spec
+
+import msgspec
+
+from attnctl.exits import InputError
+from attnctl.profile.merge import without
+from attnctl.profile.values import Point, Profile, Shape, Timing
+from attnctl.registry import Registry
+from attnctl.runtime import open_backend
+from attnctl.tune.settings import Knob, tuned
+
+RIVALS = "attnctl.kernels.rivals"
+
+
+def applicable(
+    profile: Profile | None, shape: Shape, eligible: Collection[str], registry: Registry
+) -> tuple[Profile | None, tuple[str, ...]]:
+    """The profile less the timings of a shape that no batch could be run with; a note of each.
+
+    One that asks for a knob of another version, or for a package that is not installed, is a miss
+    as a broken entry is, and never an error of the batch that it would have served.
+    """
+    entry = (
+        next((e for e in profile.entries if e.shape.full == shape.full), None) if profile else None
+    )
+    if profile is None or entry is None:
+        return profile, ()
+    lacks: dict[tuple[object, ...], str] = {}
+    missed: Counter[tuple[str, str]] = Counter()
+
+    def kept(point: Point) -> Point:
+        gone = set()
+        for timing in point.timings:
+            if timing.backend in eligible and (why := _lack(timing, registry, lacks)):
+                missed[timing.backend, why] += 1
+                gone.add(timing.backend)
+        return without(point, gone)
+
+    points = tuple(kept(point) for point in entry.points)
+    if not missed:
+        return profile, ()
+    changed = msgspec.structs.replace(entry, points=points)
+    entries = tuple(changed if one is entry else one for one in profile.entries)
+    notes = tuple(
+        f"{count} of the profile's timings of {name} {'is' if count == 1 else 'are'} passed over: "
+        f"{why}"
+        for (name, why), count in missed.items()
+    )
+    return msgspec.structs.replace(profile, entries=entries), notes
+
+
+def lack_of(backend: str, knobs: Mapping[str, Knob], kernel: str, registry: Registry) -> str:
+    """Why a backend cannot run with these knobs and this kernel here; "" where it can."""
+    if not knobs and not kernel:
+        return ""
+    try:
+        tuned(open_backend(backend, registry), knobs, kernel)
+    except InputError as error:
+        return str(error)
+    except ImportError:  # it is left out for that, and not for its knobs
+        return ""
+    if kernel and _is_rival(kernel) and find_spec(kernel) is None:
+        return f"{backend}: its kernel {kernel} is a package that is not installed"
+    return ""
+
+
+def _lack(timing: Timing, registry: Registry, lacks: dict[tuple[object, ...], str]) -> str:
+    """Each setting is tried once."""
+    key = timing.backend, timing.kernel, *sorted(timing.knobs.items())
+    if key not in lacks:
+        lacks[key] = lack_of(timing.backend, timing.knobs, timing.kernel, registry)
+    return lacks[key]
+
+
+def _is_rival(kernel: str) -> bool:
+    """Whether the kernel is another package's, told by its name."""
+    return kernel.isidentifier() and find_spec(f"{RIVALS}.{kernel}") is not None
