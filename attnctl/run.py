@@ -26,7 +26,7 @@ READS = 64
 _START = (
     "import sys; path = {path!r}; "
     "sys.path[:] = path + [x for x in sys.path if x and x not in path]; import runpy; "
-    "runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 """A child imports from where its parent does, and nothing that lies in the folder they stand in:
 a torch.py there, or a checkout of torch, is not the torch of this environment."""
@@ -50,7 +50,8 @@ class Worker:
             [
                 sys.executable,
                 "-c",
-                _START.format(path=list(map(str, sys.path)), module=module),
+                _START.format(path=list(map(str, sys.path))),
+                module,
                 *arguments,
             ],
             env=_environment(),

@@ -47,7 +47,9 @@ def check_call(
             f"query heads of {width} do not fit a cache of width {cached[3]}, which holds K and V: "
             "D + Dv",
         )
-    same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
+    device = query.device
+    if cache.device != device or metadata.seq_lens.device != device:
+        same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
     _check_params(name, params, query, metadata.seq_lens.shape[0])
     if isinstance(metadata, CheckedMetadata) and metadata.rows > tokens:
         refuse(
@@ -83,7 +85,9 @@ def check_write(
             "key and value must be both float32, float16 or bfloat16; "
             f"they are {key.dtype} and {value.dtype}",
         )
-    same_device(name, cache, key=key, value=value, slot_mapping=slots)
+    device = cache.device
+    if key.device != device or value.device != device or slots.device != device:
+        same_device(name, cache, key=key, value=value, slot_mapping=slots)
     if slots.shape[0] > of_key[0]:
         refuse(
             name,
@@ -137,6 +141,8 @@ def _check_cache(name: str, cache: Tensor, params: Paged) -> None:
         instead = ": pass cache.view(torch.float8_e4m3fn), where FP8 is in it" if bytes_ else ""
         refuse(name, f"no kernel reads a cache of {cache.dtype}{instead}")
     per_token = cache.dtype is torch.int8
+    if not per_token and type(params.k_scale) is float and type(params.v_scale) is float:
+        return  # asking a number whether it is a tensor takes longer than all else here
     for scale in (params.k_scale, params.v_scale):
         if isinstance(scale, Tensor) is not per_token:
             wanted = "tensors [N, P, Hk] float32" if per_token else "numbers"
@@ -164,7 +170,10 @@ def _check_out(name: str, query: Tensor, width: int, out: Tensor) -> None:
 
 def check_spread(name: str, out: Tensor) -> None:
     """InputError: places of the result lie on one another."""
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
+    strides = out.stride()
+    if 0 not in strides:
+        return
+    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, strides, strict=True)):
         refuse(name, "rows of a result must not lie on one another; clone what was expanded")
 
 

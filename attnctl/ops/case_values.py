@@ -14,6 +14,9 @@ from attnctl.ops.case import Case, Value
 MOST_TOKENS = 2**24
 LARGEST_WIDTH = 2**20
 
+LEAST_CAP, LARGEST_CAP = 1e-30, 1e30
+"""Of a softcap: beyond these it, or one over it, is no number of float32."""
+
 _LENGTHS = ("queries", "contexts")
 _LISTS = (*_LENGTHS, "accepted")
 _AT_LEAST_1 = frozenset(
@@ -105,7 +108,9 @@ def _whole_fault(name: str, value: Value) -> str:
 def _number_fault(name: str, value: Value) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return "must be a finite number"
-    return "must be 0 or more" if name == "softcap" and value < 0 else ""
+    if name == "softcap" and value != 0 and not LEAST_CAP <= value <= LARGEST_CAP:
+        return f"must be 0, or from {LEAST_CAP:g} to {LARGEST_CAP:g}"
+    return ""
 
 
 def _refuse_lengths(case: Case) -> None:

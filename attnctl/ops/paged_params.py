@@ -11,6 +11,7 @@ from msgspec.structs import force_setattr
 from torch import Tensor
 
 from attnctl.exits import InputError
+from attnctl.ops.case_values import LARGEST_CAP, LEAST_CAP
 
 if TYPE_CHECKING:
     from attnctl.ops.mla import Latent
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 FARTHEST = 1 << 40
 """A span of keys that excludes none: longer ones are cut to it, so that sums with it stay exact."""
-
-LEAST_CAP, LARGEST_CAP = 1e-30, 1e30
-"""Beyond these a cap, or one over it, is no number of float32, in which kernels compute."""
 
 
 def settle(params: Paged) -> None:

@@ -218,29 +218,41 @@ def test_pages_that_are_no_multiple_of_32_are_refused() -> None:
     assert sorted(runtime.cache_stride_order()) == [0, 1, 2, 3]
 
 
+def elsewhere(source: Path, tmp_path: Path) -> tuple[bytes, Path, dict[str, str]]:
+    """A build, and where the same one is looked for in a cache that nothing was loaded from."""
+    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = Path(build(source, (), environ).path or "")
+    environ["XDG_CACHE_HOME"] = str(tmp_path / "other")
+    place = tmp_path / "other" / "attnctl" / first.name
+    place.parent.mkdir(mode=0o700, parents=True)
+    return first.read_bytes(), place, environ
+
+
 @pytest.mark.parametrize("left", [0, 100, -1], ids=["empty", "short", "a byte less"])
 def test_a_file_that_was_cut_short_is_built_anew(source: Path, tmp_path: Path, left: int) -> None:
     """By a full disk or a lost one: what is left may end the process that maps it."""
-    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    path = Path(build(source, (), environ).path or "")
-    text = path.read_bytes()[:left]
-    # a file of its own: this process has the first one mapped
-    path.unlink()
-    path.write_bytes(text)
+    text, place, environ = elsewhere(source, tmp_path)
+    place.write_bytes(text[:left])
     again = build(source, (), environ)
-    assert (again.path, again.cached) == (str(path), False)
-    assert ctypes.CDLL(str(path)).answer() == 42
+    assert (again.path, again.cached) == (str(place), False)
+    assert len(place.read_bytes()) == len(text)
+    assert ctypes.CDLL(str(place)).answer() == 42
+
+
+def test_a_whole_file_is_taken(source: Path, tmp_path: Path) -> None:
+    """The same bytes in another folder."""
+    text, place, environ = elsewhere(source, tmp_path)
+    place.write_bytes(text)
+    assert build(source, (), environ).cached is True
 
 
 def test_a_file_that_cannot_be_loaded_is_built_anew(source: Path, tmp_path: Path) -> None:
     """Whole, with its hash behind it, and of no format that this system loads."""
-    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    path = Path(build(source, (), environ).path or "")
+    _, place, environ = elsewhere(source, tmp_path)
     text = b"of another machine"
-    path.unlink()
-    path.write_bytes(text + hashlib.sha256(text).digest())
+    place.write_bytes(text + hashlib.sha256(text).digest())
     assert build(source, (), environ).cached is False
-    assert ctypes.CDLL(str(path)).answer() == 42
+    assert ctypes.CDLL(str(place)).answer() == 42
 
 
 def test_a_folder_that_is_full_leaves_the_next(
