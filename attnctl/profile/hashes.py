@@ -2,7 +2,7 @@
 
 A backend's sources are its folder, less its declarations (what it takes, and what smoke compiles of
 it), and what of attnctl.kernels those files name, and so on: an edit of a shared kernel changes the
-hash of every backend that runs it. The operations' specifications are no kernels, nor are the checks
+hash of every backend that runs it. The operations' specifications are no kernels, nor are checks
 that refuse a call before anything is launched, and an installed package is told by its version.
 """
 
