@@ -230,7 +230,7 @@ def check(rows):
     from attnctl.kernels.triton.relaunch import Relaunches
 
     wrong = [
-        *(f"{one} {kw}" for one in SHAPES for kw in VARIANTS for bad in other(one, **kw) if bad),
+        *(f"{one} {kw}: {bad}" for one in SHAPES for kw in VARIANTS for bad in other(one, **kw)),
         *streams(),
         *graphs(),
         *unaligned(),
@@ -264,7 +264,7 @@ def outputs(batch, kept):
 
 
 def other(shape, page=16, width=128, value_width=None, cache=None, **more):
-    """Whether kept launches differ from new ones, over three batches of one form."""
+    """Where kept launches differ from new ones, over three batches of one form."""
     kept = None
     for seed in range(3):
         torch.manual_seed(seed)
@@ -273,11 +273,15 @@ def other(shape, page=16, width=128, value_width=None, cache=None, **more):
         if batch.length > batch.queries:
             batch.lengths -= seed * 3
         kept = kept or batch.kept
-        for _ in range(2):
-            yield not torch.equal(outputs(batch, kept), outputs(batch, None))
-        batch.table.copy_(batch.table.flip(0))
-        yield not torch.equal(outputs(batch, kept), outputs(batch, None))
-    yield len(kept._known) != 1
+        for turn in ("first", "again", "other pages"):
+            if turn == "other pages":
+                batch.table.copy_(batch.table.flip(0))
+            if not torch.equal(outputs(batch, kept), outputs(batch, None)):
+                yield f"output of seed {seed}, {turn}"
+    # a decoding batch's launches are found by its bounds and by its plan
+    known = {id(one) for one in kept._known.values()}
+    if len(known) != 1:
+        yield f"{len(known)} sets of launches were made for one form"
 
 
 def streams():
