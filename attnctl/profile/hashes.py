@@ -2,8 +2,8 @@
 
 A backend's sources are its folder, less its declarations (what it takes, and what smoke compiles of
 it), and what of attnctl.kernels those files name, and so on: an edit of a shared kernel changes the
-hash of every backend that runs it. The operations' specifications are no kernels, and an installed
-package is told by its version.
+hash of every backend that runs it. The operations' specifications are no kernels, nor are the checks
+that refuse a call before anything is launched, and an installed package is told by its version.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ LENGTH = 16
 _NAMED = re.compile(r"attnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?")
 _DECLARED = ("__init__.py", "compiled.py")
 """What a backend says of its kernels, in files that no batch runs."""
+
+_CHECKS = "checks.py"
+"""How the names of files end that let a call pass or refuse it, and launch nothing."""
 
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
@@ -55,7 +58,7 @@ class KernelHashes:
         found: set[Path] = set()
         while left:
             path = left.pop()
-            if path not in found:
+            if path not in found and not path.name.endswith(_CHECKS):
                 found.add(path)
                 left += self._names(path, backend.ops)
         return frozenset(found)

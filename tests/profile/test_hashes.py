@@ -112,3 +112,10 @@ def test_what_a_backend_only_declares_is_no_kernel() -> None:
     own = {path.name for path in files if path.parent.name == "triton_attn"}
     assert own == {"kernel.py"}
     assert {"decode.py", "prefill.py"} <= {path.name for path in files}
+
+
+@pytest.mark.parametrize("edited", ["paged_checks.py", "batch_checks.py", "cpu/checks.py"])
+def test_what_refuses_a_call_is_no_kernel(copied: Path, edited: str) -> None:
+    """Checks launch nothing, so that timings outlive an edit of theirs."""
+    assert (copied / edited).is_file()
+    assert changed(load(), copied, edited) == set()
