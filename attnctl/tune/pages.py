@@ -21,6 +21,10 @@ rounds do not show, by a few per cent; over a dozen points of it about one is le
 DOUBT = 0.04
 """The logarithm of the gain of another block size that is believed however much points disagree."""
 
+MOST_LOST = 1.1
+"""How many times another's time a size may take at a raced point and still displace the default's:
+what gains in the mean may be very uneven."""
+
 PRESENT = 0.75
 """The share of a phase's raced weight at which a size must have a time."""
 
@@ -34,13 +38,16 @@ def best_page(points: Sequence[Measured], tie: float) -> int | None:
     """Tokens in a block; 0 for layers that keep states. None: nothing has a time.
 
     The default's size, which is met first, keeps its place unless another is faster beyond the tie,
-    and by more than the points' disagreement lets doubt, or by DOUBT.
+    and by more than the points' disagreement lets doubt, or by DOUBT, and nowhere slower than
+    another by MOST_LOST.
     """
     sizes = list(dict.fromkeys(one.page for point in points for one in point.finals))
     raced = [(point, _by_page(point)) for point in points if len(point.pages) > 1]
     usable = [size for size in sizes if _is_present(size, raced)]
     if not usable:
         return sizes[0] if sizes else None
+    steady = (size for size in usable[1:] if _worst(size, raced) <= math.log(MOST_LOST))
+    usable = [usable[0], *steady]
 
     def behind(page: int, other: int) -> tuple[float, float]:
         """The logarithm of how many times as long it takes, and its standard error."""
@@ -75,6 +82,22 @@ def _is_present(size: int, raced: Sequence[tuple[Measured, dict[int, Final]]]) -
         if timed < PRESENT * sum(weight for weight, _ in weights):
             return False
     return bool(raced)
+
+
+def _worst(size: int, raced: Sequence[tuple[Measured, dict[int, Final]]]) -> float:
+    """The logarithm of how much longer than another it takes at most.
+
+    Points that are met less than the average do not count.
+    """
+    usual = sum(point.load.weight for point, _ in raced) / len(raced)
+    return max(
+        (
+            math.log(times[size].median_us / min(one.median_us for one in times.values()))
+            for point, times in raced
+            if size in times and point.load.weight >= usual
+        ),
+        default=0.0,
+    )
 
 
 def _mean(logs: Sequence[tuple[float, float]]) -> tuple[float, float]:

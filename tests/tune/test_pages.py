@@ -80,6 +80,20 @@ def test_a_point_counts_by_its_weight_and_not_by_its_length() -> None:
     assert best_page([*points, point(long, phase="prefill")], 1.02) == 128
 
 
+def test_a_size_that_gains_in_the_mean_and_loses_much_somewhere_is_not_chosen() -> None:
+    """Six per cent gained at nine points, twelve lost at the tenth: what is met there pays for it.
+
+    A point that is seldom met does not count for that.
+    """
+    uneven = {**DECODE, (TRITON, 128): 112.0}
+    gains = [point(DECODE, place=place) for place in range(9)]
+    assert best_page(gains, 1.02) == 128
+    assert best_page([*gains, point(uneven, place=9)], 1.02) == 16
+    assert best_page([*gains, point(uneven, place=9, weight=0.1)], 1.02) == 128
+    less = {**DECODE, (TRITON, 128): 108.0}
+    assert best_page([*gains, point(less, place=9)], 1.02) == 128
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_does_not_change_the_size(seed: int) -> None:
     """Nothing but noise of three per cent between the sizes: the default's stays."""
