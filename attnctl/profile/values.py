@@ -202,8 +202,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A whole document as it is written.
 
-    measured: the day, as 2026-11-30. conditions: how it was measured ("graph": "decode",
-    "l2": "cold", "clock_mhz": ...), for the reader.
+    measured: the day, as 2026-11-30. conditions: how it was measured ("l2": "cold",
+    "clock_mhz": ...), for the reader; what timed it stands in each timing.
     """
 
     schema: str = SCHEMA

@@ -50,10 +50,8 @@ def assemble(
 
 
 def _conditions(site: Site) -> dict[str, int | float | str | bool]:
-    graph = site.shared_memory_bytes > 0
     return {
         **site.conditions,
-        "graph": "decode" if graph else "none",
         "l2": "cold",
         "read_gbps": site.read_gbps,
         "matrix_gflops": site.matrix_gflops,
