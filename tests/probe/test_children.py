@@ -10,7 +10,7 @@ from attnctl.probe.host import HostError
 
 
 def ask(library, *args, timeout_s=2.0):
-    return ask_child(library, args, timeout_s, package="faulty")
+    return ask_child(library, args, timeout_s, package="tests.probe.faulty")
 
 
 def failure(library, *args, timeout_s=2.0):

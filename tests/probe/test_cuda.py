@@ -1,7 +1,6 @@
 """NVIDIA machines, invented: what the probe says of each, where from, and what it advises."""
 
 import pytest
-from gpu_tapes import children_asked, machine, probed, refused, value
 
 from attnctl.findings import Verdict
 from attnctl.machine import Memory
@@ -9,6 +8,7 @@ from attnctl.probe import pci
 from attnctl.probe.cuda import probe_nvidia
 from attnctl.probe.host import HostError
 from attnctl.probe.tape import Replay, read_tape
+from tests.probe.gpu_tapes import children_asked, machine, probed, refused, value
 
 
 def changed_gpu(name, child, **fields):

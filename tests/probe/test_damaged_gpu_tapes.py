@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from gpu_tapes import MACHINES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from attnctl.probe.host import HostError
 from attnctl.probe.rocm import probe_amd
 from attnctl.probe.tape import Entry, Replay, Tape, read_tape
 from attnctl.probe.xpu import probe_intel
+from tests.probe.gpu_tapes import MACHINES
 
 TAPES = {
     name: read_tape((MACHINES / f"{name}.tape.json").read_bytes(), name)

@@ -1,11 +1,11 @@
 """Two independent accounts of one card agree: its invented tape, and its bundled machine file."""
 
 import pytest
-from gpu_tapes import machine
 
 from attnctl.machine_diff import static_differences
 from attnctl.machines import load
 from attnctl.probe import probe
+from tests.probe.gpu_tapes import machine
 
 PAIRS = {
     "h100x8": ("h100", "nvidia"),

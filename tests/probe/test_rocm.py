@@ -1,7 +1,6 @@
 """AMD machines, invented: what the probe says of each, where from, and what it advises."""
 
 import pytest
-from gpu_tapes import children_asked, machine, probed, refused, value
 
 from attnctl.machine import Cpu, Machine, Memory, platform_of
 from attnctl.probe import kfd
@@ -10,6 +9,7 @@ from attnctl.probe.cuda import probe_nvidia
 from attnctl.probe.host import HostError
 from attnctl.probe.rocm import probe_amd
 from attnctl.probe.tape import Replay
+from tests.probe.gpu_tapes import children_asked, machine, probed, refused, value
 
 NO_AMDSMI = HostError("absent", "amdsmi is not installed: No module named 'amdsmi'")
 AMDSMI_ERROR = {"error": {"name": "AmdSmiLibraryException", "text": "AMDSMI_STATUS_INIT_ERROR"}}

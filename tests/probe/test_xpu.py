@@ -1,12 +1,12 @@
 """Intel machines, invented: what the probe says of each, where from, and what it advises."""
 
 import pytest
-from gpu_tapes import children_asked, machine, probed, refused, value
 
 from attnctl.machine import Memory
 from attnctl.probe.host import HostError
 from attnctl.probe.xe_generation import generation_of
 from attnctl.probe.xpu import probe_intel
+from tests.probe.gpu_tapes import children_asked, machine, probed, refused, value
 
 
 @pytest.mark.parametrize(
