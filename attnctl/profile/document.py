@@ -157,7 +157,10 @@ def key_of(machine: Machine, gpu: Gpu | None) -> Key:
 
 
 def versions_of(machine: Machine) -> Versions:
-    """The versions that stand beside the key, as this machine has them."""
+    """The versions that stand beside the key, as this machine has them.
+
+    A processor has no Triton beside it: none of its kernels is compiled by that.
+    """
     vendor = {"cuda": machine.nvidia, "rocm": machine.amd, "xpu": machine.intel}.get(
         machine.platform
     )
@@ -167,7 +170,9 @@ def versions_of(machine: Machine) -> Versions:
         return package.version if package else None
 
     return Versions(
-        torch=version("torch"), triton=version("triton"), driver=vendor.driver if vendor else None
+        torch=version("torch"),
+        triton=None if machine.platform == "cpu" else version("triton"),
+        driver=vendor.driver if vendor else None,
     )
 
 

@@ -214,8 +214,9 @@ def _memory(request: Request) -> int | None:
 
 
 def _versions(machine: Machine, site: Site) -> Versions:
-    """The child's own torch and triton, which are what was timed."""
+    """The child's own torch and, on a GPU, triton, which are what was timed."""
     from attnctl import __version__
 
     found = versions_of(machine)
-    return msgspec.structs.replace(found, torch=site.torch, triton=site.triton, attnctl=__version__)
+    triton = None if machine.platform == "cpu" else site.triton
+    return msgspec.structs.replace(found, torch=site.torch, triton=triton, attnctl=__version__)
