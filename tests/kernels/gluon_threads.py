@@ -113,7 +113,7 @@ class Program:
             self.arrive(barrier, True, 0, -2 * into.array.size)
 
         if pred:
-            threading.Thread(target=arrive).start()
+            threading.Thread(target=self.guarded, args=(arrive, ())).start()
 
     def allocate_shared_memory(self, kind: Any, shape: list[int], layout: Any) -> Any:
         if layout is Barriers:
@@ -121,16 +121,17 @@ class Program:
         whole = kind is numpy.int32
         return Shared(numpy.full(shape, 0 if whole else numpy.nan, kind if whole else "float32"))
 
-    def warp_specialize(self, groups: list[Any], warps: list[int], registers: list[int]) -> None:
-        def guarded(call: Any, given: tuple[Any, ...]) -> None:
-            try:
-                with numpy.errstate(all="ignore"):
-                    call(*given)
-            except BaseException as fault:
-                self.faults.append(fault)
-                self.stop.set()
+    def guarded(self, call: Any, given: tuple[Any, ...]) -> None:
+        """What a thread of its own does: its fault is the program's, which stops."""
+        try:
+            with numpy.errstate(all="ignore"):
+                call(*given)
+        except BaseException as fault:
+            self.faults.append(fault)
+            self.stop.set()
 
-        threads = [threading.Thread(target=guarded, args=group) for group in groups]
+    def warp_specialize(self, groups: list[Any], warps: list[int], registers: list[int]) -> None:
+        threads = [threading.Thread(target=self.guarded, args=group) for group in groups]
         for thread in threads:
             thread.start()
         for thread in threads:
