@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
-from attnctl.kernels.paged_checks import check_spread
+from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
@@ -83,20 +83,9 @@ def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata:
             f"they are {latent.dtype} and {rope.dtype}",
         )
     slots = metadata.slot_mapping
-    _same_device(name, cache, latent=latent, rope=rope, slot_mapping=slots)
-    if slots.shape[0] > latent.shape[0]:
-        refuse(
-            name,
-            f"slot_mapping has {slots.shape[0]} entries for {latent.shape[0]} rows; it may not "
-            "have more than rows",
-        )
-    total = cache.shape[0] * cache.shape[1]
-    if isinstance(metadata, CheckedMetadata) and metadata.last_slot >= total:
-        refuse(
-            name,
-            f"slot {metadata.last_slot} of slot_mapping lies outside the cache; "
-            f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
-        )
+    same_device(name, cache, latent=latent, rope=rope, slot_mapping=slots)
+    last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
+    check_slots(name, cache, slots, latent.shape[0], last)
 
 
 def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> None:
@@ -107,7 +96,7 @@ def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> 
             "query must be [T, H, D] of float32, float16 or bfloat16; "
             f"it is {list(query.shape)} {query.dtype}",
         )
-    _same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
+    same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
     starts = metadata.query_start_loc
     rows = int(starts[-1]) if starts.is_cpu and starts.numel() else 0
     if rows > query.shape[0]:
@@ -155,7 +144,7 @@ def check_weights(
             "w_uk and w_uv must be both float32, float16 or bfloat16; "
             f"they are {w_uk.dtype} and {w_uv.dtype}",
         )
-    _same_device(name, query, w_uk=w_uk, w_uv=w_uv)
+    same_device(name, query, w_uk=w_uk, w_uv=w_uv)
     if not isinstance(chunk, Integral) or chunk < 0:
         refuse(name, f"chunk must be 0, or the context tokens taken at a time; it is {chunk!r}")
 
@@ -168,17 +157,7 @@ def check_named(name: str, slots: Tensor, query: Tensor) -> None:
             f"slots must be [{query.shape[0]}, K] int32, a row for each query token; "
             f"they are {list(slots.shape)} {slots.dtype}",
         )
-    _same_device(name, query, slots=slots)
-
-
-def _same_device(name: str, first: Tensor, **others: Tensor) -> None:
-    for what, tensor in others.items():
-        if tensor.device != first.device:
-            refuse(
-                name,
-                f"all tensors of a call must lie on one device; {what} is on {tensor.device}, "
-                f"others on {first.device}",
-            )
+    same_device(name, query, slots=slots)
 
 
 def check_cpu(name: str, tensor: Tensor) -> None:

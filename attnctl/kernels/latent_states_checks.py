@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
-from attnctl.kernels.paged_checks import check_spread, same_device
+from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
 from attnctl.runtime import Metadata
 
@@ -69,21 +69,9 @@ def check_index_keys(
         )
     slots = metadata.slot_mapping
     same_device(name, cache, key=key, slot_mapping=slots)
-    if slots.shape[0] > key.shape[0]:
-        refuse(
-            name,
-            f"slot_mapping has {slots.shape[0]} entries for {key.shape[0]} rows; it may not "
-            "have more than rows",
-        )
-    total = cache.shape[0] * cache.shape[1]
     # the slots of a batch that was not looked through: a processor need not wait for them
     last = int(slots.max()) if slots.is_cpu and slots.numel() else -1
-    if last >= total:
-        refuse(
-            name,
-            f"slot {last} of slot_mapping lies outside the index cache; "
-            f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
-        )
+    check_slots(name, cache, slots, key.shape[0], last, of_cache="index cache")
 
 
 def check_indexing(

@@ -88,17 +88,34 @@ def check_write(
     device = cache.device
     if key.device != device or value.device != device or slots.device != device:
         same_device(name, cache, key=key, value=value, slot_mapping=slots)
-    if slots.shape[0] > of_key[0]:
+    last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
+    check_slots(name, cache, slots, of_key[0], last, rows_of="rows of key")
+
+
+def check_slots(
+    name: str,
+    cache: Tensor,
+    slots: Tensor,
+    rows: int,
+    last: int,
+    rows_of: str = "rows",
+    of_cache: str = "cache",
+) -> None:
+    """InputError: more slots than rows, or one outside the cache [N, P, ...].
+
+    last: the greatest slot, -1 where that is not known. rows_of, of_cache: what both are called.
+    """
+    if slots.shape[0] > rows:
         refuse(
             name,
-            f"slot_mapping has {slots.shape[0]} entries for {of_key[0]} rows of key; it may not "
+            f"slot_mapping has {slots.shape[0]} entries for {rows} {rows_of}; it may not "
             "have more than rows",
         )
     total = cache.shape[0] * cache.shape[1]
-    if isinstance(metadata, CheckedMetadata) and metadata.last_slot >= total:
+    if last >= total:
         refuse(
             name,
-            f"slot {metadata.last_slot} of slot_mapping lies outside the cache; "
+            f"slot {last} of slot_mapping lies outside the {of_cache}; "
             f"{cache.shape[0]} blocks of {cache.shape[1]} end at slot {total - 1}",
         )
 
