@@ -1,7 +1,9 @@
 // Paged attention and cache writes on a processor. The mathematics is that of attnctl/ops/paged.py.
 // Threads are OpenMP's. Addresses are 64-bit. Logits are kept in base 2: exp(x) = 2^(x log2 e).
 
+#include "amx.h"
 #include "paged_ahead.h"
+#include "paged_amx.h"
 #include "paged_call.h"
 #include "paged_few.h"
 #include "paged_many.h"
@@ -28,8 +30,8 @@ constexpr i64 SHORTEST = 256;  // tokens of context that are worth a part of the
 constexpr i64 PARTS = 4;       // of all the work, for each thread
 
 // one list entry a sequence, KV head and block of rows, the longest last rows first
-static void list_items(const Attention& a, List<Item>& items, double& cost) {
-  i64 group = a.heads / a.kv_heads, block = rows_at_a_time(a);
+static void list_items(const Attention& a, i64 block, List<Item>& items, double& cost) {
+  i64 group = a.heads / a.kv_heads;
   for (i64 b = 0; b < a.sequences; b++) {
     Sequence s = sequence_of(a, b);
     i64 rows = s.queries * group;
@@ -124,7 +126,8 @@ static void attend(const Attention& a) {
   List<Item> items, parts;
   List<Merge> merges;
   double cost = 0;
-  list_items(a, items, cost);
+  bool tiles = in_tiles<T>(a);
+  list_items(a, tiles ? rows_in_tiles(a) : rows_at_a_time(a), items, cost);
   if (!items.count) return;
   i64 used = split_items(a, items, cost, parts, merges);
   i64 most_rows = 0;
@@ -138,16 +141,21 @@ static void attend(const Attention& a) {
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
     i64 rows = ceil_to(most_rows, MR), staging = staging_floats(a);
-    Arena arena((staging + 64) * 4 + direct_bytes(a) + (rows ? packed_bytes(a, rows) : 0));
+    i64 many = !rows ? 0 : tiles ? tiled_bytes(a, most_rows) : packed_bytes(a, rows);
+    Arena arena((staging + 64) * 4 + direct_bytes(a) + many);
     Packed p;
     p.staging = arena.floats(staging);
     Direct* d = lay_out_direct(a, arena, p.staging);
-    if (rows) lay_out(a, rows, arena, p);
+    Tiled* in_tile = nullptr;
+    if (rows && tiles) in_tile = lay_out_tiled(a, most_rows, arena), open_tiles();
+    else if (rows) lay_out(a, rows, arena, p);
 #pragma omp for schedule(dynamic, 1)
     for (i64 x = 0; x < parts.count; x++) {
-      if (parts.data[x].packed) packed<T>(a, parts.data[x], partial, p);
-      else direct<T>(a, parts.data[x], partial, *d);
+      if (!parts.data[x].packed) direct<T>(a, parts.data[x], partial, *d);
+      else if (tiles) tiled(a, parts.data[x], partial, *in_tile);
+      else packed<T>(a, parts.data[x], partial, p);
     }
+    if (in_tile) close_tiles();
 #pragma omp for schedule(dynamic, 1)
     for (i64 x = 0; x < merges.count; x++) merge(a, merges.data[x], partial);
   }

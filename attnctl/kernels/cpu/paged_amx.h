@@ -1,0 +1,274 @@
+// Many rows of queries where queries and cache are bfloat16 and the processor multiplies tiles of
+// them: tiles of context are laid out for its products, and weights are rounded to bfloat16.
+
+#pragma once
+
+#include "amx.h"
+#include "paged_tiles.h"
+
+#if TILES
+
+constexpr i64 SPAN = 4 * TILE;   // tokens of context between two looks at the highest logit
+constexpr i64 BLOCK = 2 * SIDE;  // rows of a product, columns of one
+constexpr i64 SCORES = SPAN + SIDE;  // a row of scores: rows a power of two apart share cache sets
+
+struct Tiled {
+  u16 *query;   // [rows][depth]
+  u16 *keys;    // [SPAN / 16][depth / 2][16][2]
+  u16 *values;  // [wide / 16][SPAN / 2][16][2]
+  u16 *weight;  // [BLOCK][SPAN]
+  float *sums;  // [rows][wide]
+  float *score; // [BLOCK][SCORES]
+  float *top, *total;
+  i32 *seen, *any;
+  Tile tiles[SPAN / TILE];
+  i64 n;  // tokens of them all
+};
+
+INLINE i64 depth_of(const Attention& a) { return ceil_to(a.width, DEPTH); }
+INLINE i64 wide_of(const Attention& a) { return ceil_to(a.value_width, BLOCK); }
+
+// whether this call's rows are multiplied in tiles
+template <class T>
+INLINE bool in_tiles(const Attention& a) {
+  return T::split && a.query_type == TYPE_BF16 && tiles_granted();
+}
+
+INLINE i64 rows_in_tiles(const Attention& a) {
+  return a.block_rows > 0 ? ceil_to(a.block_rows, BLOCK) : 8 * BLOCK;
+}
+
+static i64 tiled_bytes(const Attention& a, i64 rows) {
+  i64 depth = depth_of(a), wide = wide_of(a), count = ceil_to(rows, BLOCK);
+  i64 halves = count * depth + SPAN * (depth + wide) + BLOCK * SPAN;
+  i64 floats = count * (wide + 2) + BLOCK * SCORES + 2 * SPAN;
+  return halves * 2 + floats * 4 + (i64)sizeof(Tiled) + 1024;
+}
+
+static Tiled* lay_out_tiled(const Attention& a, i64 rows, Arena& arena) {
+  i64 depth = depth_of(a), wide = wide_of(a), count = ceil_to(rows, BLOCK);
+  Tiled* p = (Tiled*)arena.floats((i64)sizeof(Tiled) / 4);
+  p->query = (u16*)arena.floats(count * depth / 2);
+  p->keys = (u16*)arena.floats(SPAN * depth / 2);
+  p->values = (u16*)arena.floats(SPAN * wide / 2);
+  p->weight = (u16*)arena.floats(BLOCK * SPAN / 2);
+  p->sums = arena.floats(count * wide);
+  p->score = arena.floats(BLOCK * SCORES);
+  p->top = arena.floats(count);
+  p->total = arena.floats(count);
+  p->seen = (i32*)arena.floats(SPAN);
+  p->any = (i32*)arena.floats(SPAN);
+  return p;
+}
+
+// ---- laying out ----
+
+// 16 bfloat16 of a row from `at` on, zeros behind its end: what lies there is another row
+INLINE v8 halves_of(const u8* row, i64 at, i64 width) {
+  if (at + SIDE <= width) return *(const v8_any*)(row + at * 2);
+  u16 part[SIDE] = {};
+  for (i64 x = 0; x < width - at; x++) part[x] = ((const u16*)row)[at + x];
+  return *(const v8_any*)part;
+}
+
+// keys of 16 tokens from `from` on, pairs of columns side by side; past the last token: that token
+// again, for those scores are thrown away
+static void pair_keys(const Tiled& p, i64 from, i64 width, i64 depth, u16* to) {
+  for (i64 j = 0; j < SIDE; j += 8) {
+    const u8* key[8];
+    for (i64 x = 0; x < 8; x++) {
+      i64 token = least(from + j + x, p.n - 1);
+      key[x] = p.tiles[token / TILE].key[token % TILE];
+    }
+    for (i64 d = 0; d < depth; d += SIDE) {
+      v8 block[8];
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) block[x] = halves_of(key[x], d, width);
+      transpose8(block);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) *(v8_any*)(to + (d / 2 + x) * DEPTH + j * 2) = block[x];
+    }
+  }
+}
+
+// values, pairs of tokens side by side; zeros where no row sees the token and past the width
+static void pair_values(const Attention& a, const Tiled& p, bool full, Span live) {
+  for (i64 j = live.begin; j < live.end; j += 2) {
+    const u8* value[2];
+    bool seen[2];
+    for (i64 x = 0; x < 2; x++) {
+      i64 token = least(j + x, p.n - 1);
+      value[x] = p.tiles[token / TILE].value[token % TILE];
+      seen[x] = j + x < p.n && (full || p.any[j + x]);
+    }
+    u16* to = p.values + j * SIDE;
+    for (i64 c = 0; c < wide_of(a); c += SIDE, to += SPAN * SIDE) {
+      for (i64 x = 0; x < SIDE; x += LANES) {
+        vu even = {}, odd = {};
+        if (c + x < a.value_width && seen[0])
+          even = (vu)read_most<BF16>(value[0], c + x, a.value_width);
+        if (c + x < a.value_width && seen[1])
+          odd = (vu)read_most<BF16>(value[1], c + x, a.value_width);
+        store((float*)(to + x * 2), (vf)(even >> 16 | odd));
+      }
+    }
+  }
+}
+
+// ---- weights ----
+
+// `n` logits, times `factor`, to weights; top and total go on over spans; returns what the sums so
+// far are worth
+INLINE float weigh_tiled(const float* row, i64 n, float factor, u16* to, float& top, float& total) {
+  vf high = splat(NEVER), other = high;
+  for (i64 j = 0; j < n; j += 2 * LANES) {
+    high = greater_of(high, load(row + j) * factor);
+    other = greater_of(other, load(row + j + LANES) * factor);
+  }
+  float now = top_of(greater_of(high, other));
+  now = now > top ? now : top;
+  float base = now == NEVER ? 0 : now;
+  vf sum = {}, rest = {};
+  for (i64 j = 0; j < n; j += 2 * LANES) {
+    vf x = power_of(load(row + j) * factor - base);
+    vf y = power_of(load(row + j + LANES) * factor - base);
+    put_bf16s(to + j, x, y);
+    sum += x;
+    rest += y;
+  }
+  float keep = top == now ? 1.0f : exp2_one(top - base);
+  total = total * keep + sum_of(sum + rest);
+  top = now;
+  return keep;
+}
+
+// what position i sees of the span, and that somebody sees it
+INLINE void mark_seen(const Attention& a, const Sequence& s, i64 i, Tiled& p) {
+  mark_row(a, s, i, p.tiles[0].at, p.n, p.seen);
+  for (i64 j = p.n; j < ceil_to(p.n, BLOCK); j++) p.seen[j] = 0;
+}
+
+INLINE i64 position_of_row(const Attention& a, const Sequence& s, i64 row) {
+  return s.length - s.queries + row / (a.heads / a.kv_heads);
+}
+
+// weights of the block of rows from r on, over the columns of `live`
+static void weigh_rows(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
+                       bool full, Tiled& p) {
+  i64 group = a.heads / a.kv_heads, wide = wide_of(a), marked = -NONE, n = live.end - live.begin;
+  float factor = query_factor(a);
+  bool whole = full && !bends(a);
+  for (i64 x = r; x < least(r + BLOCK, item.rows); x++) {
+    i64 i = position_of_row(a, s, item.row + x), head = item.kv_head * group + (item.row + x) % group;
+    float* row = p.score + (x - r) * SCORES;
+    if (!whole) {
+      for (i64 j = live.begin; j < live.end; j += LANES) store(row + j, load(row + j) * factor);
+      if (bends(a)) bend(a, p.tiles[0], i, head, live.begin, live.end, row);
+    }
+    if (!full) {
+      if (i != marked) mark_seen(a, s, i, p);
+      marked = i;
+      mask(p.seen, live.begin, live.end, row);
+    }
+    float keep = weigh_tiled(row + live.begin, n, whole ? factor : 1, p.weight + (x - r) * SPAN,
+                             p.top[x], p.total[x]);
+    float* sums = p.sums + x * wide;
+    for (i64 c = 0; keep != 1.0f && c < wide; c += LANES) store(sums + c, load(sums + c) * keep);
+  }
+}
+
+// ---- one item ----
+
+// which of the span's columns the rows of block r see, in whole blocks
+INLINE Span live_columns(const Attention& a, const Sequence& s, const Item& item, i64 r, i64 count,
+                         const Tiled& p) {
+  i64 last = least(r + count, item.rows) - 1, at = p.tiles[0].at;
+  Span hull = hull_of(a, s, position_of_row(a, s, item.row + r),
+                      position_of_row(a, s, item.row + last));
+  i64 begin = most(hull.begin - at, 0) / BLOCK * BLOCK;
+  i64 end = least(ceil_to(most(hull.end - at, 0), BLOCK), ceil_to(p.n, BLOCK));
+  return begin < end ? Span{begin, end} : Span{0, 0};
+}
+
+template <i64 R>
+INLINE void block_of_rows(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
+                          bool full, Tiled& p) {
+  i64 depth = depth_of(a), wide = wide_of(a), n = live.end - live.begin;
+  for (i64 c = live.begin; c < live.end; c += BLOCK)
+    tile_product<R, false>(depth, p.query + r * depth, depth, p.keys + c * depth, SIDE * depth,
+                           p.score + c, SCORES);
+  weigh_rows(a, s, item, r, live, full, p);
+  for (i64 c = 0; c < wide; c += BLOCK)
+    tile_product<R, true>(n, p.weight, SPAN, p.values + (c * SPAN + live.begin * SIDE), SPAN * SIDE,
+                          p.sums + r * wide + c, wide);
+}
+
+static void one_span(const Attention& a, const Sequence& s, const Item& item, Tiled& p) {
+  i64 first = position_of_row(a, s, item.row);
+  i64 last = position_of_row(a, s, item.row + item.rows - 1), depth = depth_of(a);
+  bool full = p.n % BLOCK == 0 && all_see(a, s, first, last, p.tiles[0].at, p.n);
+  Span all = full ? Span{0, p.n} : live_columns(a, s, item, 0, item.rows, p);
+  if (all.begin >= all.end) return;
+  if (!full) {
+    for (i64 j = 0; j < SPAN; j++) p.any[j] = 0;
+    for (i64 i = first; i <= last; i++) {
+      mark_seen(a, s, i, p);
+      for (i64 j = all.begin; j < all.end; j++) p.any[j] |= p.seen[j];
+    }
+  }
+  for (i64 c = all.begin; c < all.end; c += SIDE)
+    pair_keys(p, c, a.width, depth, p.keys + c * depth);
+  pair_values(a, p, full, all);
+  for (i64 r = 0; r < item.rows; r += BLOCK) {
+    Span live = full ? all : live_columns(a, s, item, r, BLOCK, p);
+    if (live.begin >= live.end) continue;
+    if (item.rows - r > SIDE) block_of_rows<2>(a, s, item, r, live, full, p);
+    else block_of_rows<1>(a, s, item, r, live, full, p);
+  }
+}
+
+static void prepare_tiled(const Attention& a, const Sequence& s, const Item& item, Tiled& p) {
+  i64 group = a.heads / a.kv_heads, depth = depth_of(a), rows = ceil_to(item.rows, BLOCK);
+  for (i64 r = 0; r < rows; r++) {
+    i64 row = item.row + r, token = s.first + row / group, head = item.kv_head * group + row % group;
+    u16* to = p.query + r * depth;
+    i64 width = r < item.rows ? a.width : 0;
+    if (width)
+      __builtin_memcpy(to, a.query + (token * a.query_t + head * a.query_h) * 2, (usize)width * 2);
+    for (i64 d = width; d < depth; d++) to[d] = 0;
+    for (i64 d = 0; d < wide_of(a); d++) p.sums[r * wide_of(a) + d] = 0;
+    p.top[r] = NEVER;
+    p.total[r] = 0;
+  }
+  // rows that are not there: of any finite weight
+  __builtin_memset(p.weight, 0, (usize)(BLOCK * SPAN * 2));
+}
+
+static void tiled(const Attention& a, const Item& item, const Partial& partial, Tiled& p) {
+  Sequence s = sequence_of(a, item.b);
+  prepare_tiled(a, s, item, p);
+  for (i64 at = item.begin; at < item.end; at += SPAN) {
+    p.n = 0;
+    for (Tile& t : p.tiles) {
+      find_tile(a, s, item, at + p.n, TILE, t);
+      p.n += t.n;
+    }
+    one_span(a, s, item, p);
+  }
+  for (i64 r = 0; r < item.rows; r++)
+    leave(a, s, item, partial, r, p.sums + r * wide_of(a), p.top[r], p.total[r]);
+}
+
+#else
+
+struct Tiled {};
+template <class T>
+INLINE bool in_tiles(const Attention&) { return false; }
+INLINE i64 rows_in_tiles(const Attention&) { return 0; }
+INLINE i64 tiled_bytes(const Attention&, i64) { return 0; }
+INLINE Tiled* lay_out_tiled(const Attention&, i64, Arena&) { return nullptr; }
+INLINE void tiled(const Attention&, const Item&, const Partial&, Tiled&) {}
+INLINE void open_tiles() {}
+INLINE void close_tiles() {}
+
+#endif
