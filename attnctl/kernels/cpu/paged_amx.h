@@ -4,7 +4,7 @@
 #pragma once
 
 #include "amx.h"
-#include "paged_tiles.h"
+#include "paged_ahead.h"
 
 #if TILES
 
@@ -21,8 +21,9 @@ struct Tiled {
   float *score; // [BLOCK][SCORES]
   float *top, *total;
   i32 *seen, *any;
-  Tile tiles[SPAN / TILE];
-  i64 n;  // tokens of them all
+  Tile *tiles, *next;  // [SPAN / TILE], of this span and the one behind it
+  i64 n, more;         // tokens of each
+  i64 key_bytes, value_bytes;
 };
 
 INLINE i64 depth_of(const Attention& a) { return ceil_to(a.width, DEPTH); }
@@ -42,12 +43,15 @@ static i64 tiled_bytes(const Attention& a, i64 rows) {
   i64 depth = depth_of(a), wide = wide_of(a), count = ceil_to(rows, BLOCK);
   i64 halves = count * depth + SPAN * (depth + wide) + BLOCK * SPAN;
   i64 floats = count * (wide + 2) + BLOCK * SCORES + 2 * SPAN;
-  return halves * 2 + floats * 4 + (i64)sizeof(Tiled) + 1024;
+  return halves * 2 + floats * 4 + (i64)sizeof(Tiled) +
+         2 * SPAN / TILE * (i64)sizeof(Tile) + 1024;
 }
 
 static Tiled* lay_out_tiled(const Attention& a, i64 rows, Arena& arena) {
   i64 depth = depth_of(a), wide = wide_of(a), count = ceil_to(rows, BLOCK);
   Tiled* p = (Tiled*)arena.floats((i64)sizeof(Tiled) / 4);
+  p->tiles = (Tile*)arena.floats(SPAN / TILE * (i64)sizeof(Tile) / 4);
+  p->next = (Tile*)arena.floats(SPAN / TILE * (i64)sizeof(Tile) / 4);
   p->query = (u16*)arena.floats(count * depth / 2);
   p->keys = (u16*)arena.floats(SPAN * depth / 2);
   p->values = (u16*)arena.floats(SPAN * wide / 2);
@@ -117,29 +121,97 @@ static void pair_values(const Attention& a, const Tiled& p, bool full, Span live
 
 // ---- weights ----
 
-// `n` logits, times `factor`, to weights; top and total go on over spans; returns what the sums so
-// far are worth
-INLINE float weigh_tiled(const float* row, i64 n, float factor, u16* to, float& top, float& total) {
-  vf high = splat(NEVER), other = high;
-  for (i64 j = 0; j < n; j += 2 * LANES) {
-    high = greater_of(high, load(row + j) * factor);
-    other = greater_of(other, load(row + j + LANES) * factor);
+INLINE v8 higher(v8 a, v8 b) { return a > b ? a : b; }
+
+INLINE v8 halves_top(vf x) {
+#if defined(__AVX512F__)
+  return higher(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7),
+                __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+#else
+  return x;
+#endif
+}
+
+INLINE v8 pair_tops(v8 a, v8 b) {
+  return higher(SHUFFLE8(a, b, 0, 8, 1, 9, 4, 12, 5, 13), SHUFFLE8(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
+}
+
+INLINE v8 quad_tops(const vf* x) {
+  v8 ab = pair_tops(halves_top(x[0]), halves_top(x[1]));
+  v8 cd = pair_tops(halves_top(x[2]), halves_top(x[3]));
+  return higher(SHUFFLE8(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13),
+                SHUFFLE8(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15));
+}
+
+// the highest of each of eight vectors, in order
+INLINE v8 tops_of(const vf* x) {
+  v8 low = quad_tops(x), high = quad_tops(x + 4);
+  return higher(SHUFFLE8(low, high, 0, 1, 2, 3, 8, 9, 10, 11),
+                SHUFFLE8(low, high, 4, 5, 6, 7, 12, 13, 14, 15));
+}
+
+// the highest of n scores of each of `rows` rows, a multiple of eight
+INLINE void tops_of_rows(const float* score, i64 n, i64 rows, float* tops) {
+  for (i64 r = 0; r < rows; r += 8) {
+    vf high[8];
+#pragma GCC unroll 8
+    for (i64 x = 0; x < 8; x++) {
+      const float* row = score + (r + x) * SCORES;
+      vf a = load(row), b = load(row + LANES);
+      for (i64 j = 2 * LANES; j < n; j += 2 * LANES) {
+        a = greater_of(a, load(row + j));
+        b = greater_of(b, load(row + j + LANES));
+      }
+      high[x] = greater_of(a, b);
+    }
+    *(v8_any*)(tops + r) = tops_of(high);
   }
-  float now = top_of(greater_of(high, other));
-  now = now > top ? now : top;
-  float base = now == NEVER ? 0 : now;
-  vf sum = {}, rest = {};
-  for (i64 j = 0; j < n; j += 2 * LANES) {
-    vf x = power_of(load(row + j) * factor - base);
-    vf y = power_of(load(row + j + LANES) * factor - base);
-    put_bf16s(to + j, x, y);
-    sum += x;
-    rest += y;
+}
+
+// n scores of each row, times `factor`, to weights, and their sums
+INLINE void powers_of_rows(const float* score, i64 n, i64 rows, float factor, const float* base,
+                           u16* weight, float* totals) {
+  for (i64 r = 0; r < rows; r += 8) {
+    vf total[8];
+#pragma GCC unroll 8
+    for (i64 x = 0; x < 8; x++) {
+      const float* row = score + (r + x) * SCORES;
+      u16* to = weight + (r + x) * SPAN;
+      vf low = splat(base[r + x]), sum = {}, rest = {};
+      for (i64 j = 0; j < n; j += 2 * LANES) {
+        vf a = power_of(load(row + j) * factor - low);
+        vf b = power_of(load(row + j + LANES) * factor - low);
+        put_bf16s(to + j, a, b);
+        sum += a;
+        rest += b;
+      }
+      total[x] = sum + rest;
+    }
+    *(v8_any*)(totals + r) = sums_of(total);
   }
-  float keep = top == now ? 1.0f : exp2_one(top - base);
-  total = total * keep + sum_of(sum + rest);
-  top = now;
-  return keep;
+}
+
+// Scores of a block of rows, times `factor`, to weights. Tops and totals go on over spans, and what
+// the sums so far are worth is multiplied into them. A factor below 0 would turn the order round.
+static void weigh_block_of(i64 rows, i64 n, const float* score, float factor, i64 wide, u16* weight,
+                           float* top, float* total, float* sums) {
+  alignas(64) float high[BLOCK], base[BLOCK], keep[BLOCK], more[BLOCK];
+  tops_of_rows(score, n, rows, high);
+  for (i64 r = 0; r < rows; r += LANES) {
+    vf before = load(top + r), now = greater_of(before, load(high + r) * factor);
+    vf low = pick(now == NEVER, (vf){}, now);
+    store(top + r, now);
+    store(base + r, low);
+    store(keep + r, exp2_of(before - low));
+  }
+  powers_of_rows(score, n, rows, factor, base, weight, more);
+  for (i64 r = 0; r < rows; r += LANES)
+    store(total + r, load(total + r) * load(keep + r) + load(more + r));
+  for (i64 r = 0; r < rows; r++) {
+    if (keep[r] == 1.0f) continue;
+    float* row = sums + r * wide;
+    for (i64 c = 0; c < wide; c += LANES) store(row + c, load(row + c) * keep[r]);
+  }
 }
 
 // what position i sees of the span, and that somebody sees it
@@ -153,28 +225,25 @@ INLINE i64 position_of_row(const Attention& a, const Sequence& s, i64 row) {
 }
 
 // weights of the block of rows from r on, over the columns of `live`
+template <i64 R>
 static void weigh_rows(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
                        bool full, Tiled& p) {
-  i64 group = a.heads / a.kv_heads, wide = wide_of(a), marked = -NONE, n = live.end - live.begin;
+  i64 group = a.heads / a.kv_heads, wide = wide_of(a), marked = -NONE;
   float factor = query_factor(a);
-  bool whole = full && !bends(a);
-  for (i64 x = r; x < least(r + BLOCK, item.rows); x++) {
-    i64 i = position_of_row(a, s, item.row + x), head = item.kv_head * group + (item.row + x) % group;
+  bool whole = full && !bends(a) && factor > 0;
+  for (i64 x = r; !whole && x < least(r + R * SIDE, item.rows); x++) {
+    i64 i = position_of_row(a, s, item.row + x);
     float* row = p.score + (x - r) * SCORES;
-    if (!whole) {
-      for (i64 j = live.begin; j < live.end; j += LANES) store(row + j, load(row + j) * factor);
-      if (bends(a)) bend(a, p.tiles[0], i, head, live.begin, live.end, row);
-    }
-    if (!full) {
-      if (i != marked) mark_seen(a, s, i, p);
-      marked = i;
-      mask(p.seen, live.begin, live.end, row);
-    }
-    float keep = weigh_tiled(row + live.begin, n, whole ? factor : 1, p.weight + (x - r) * SPAN,
-                             p.top[x], p.total[x]);
-    float* sums = p.sums + x * wide;
-    for (i64 c = 0; keep != 1.0f && c < wide; c += LANES) store(sums + c, load(sums + c) * keep);
+    for (i64 j = live.begin; j < live.end; j += LANES) store(row + j, load(row + j) * factor);
+    i64 head = item.kv_head * group + (item.row + x) % group;
+    if (bends(a)) bend(a, p.tiles[0], i, head, live.begin, live.end, row);
+    if (full) continue;
+    if (i != marked) mark_seen(a, s, i, p);
+    marked = i;
+    mask(p.seen, live.begin, live.end, row);
   }
+  weigh_block_of(R * SIDE, live.end - live.begin, p.score + live.begin, whole ? factor : 1, wide,
+                 p.weight, p.top + r, p.total + r, p.sums + r * wide);
 }
 
 // ---- one item ----
@@ -197,10 +266,20 @@ INLINE void block_of_rows(const Attention& a, const Sequence& s, const Item& ite
   for (i64 c = live.begin; c < live.end; c += BLOCK)
     tile_product<R, false>(depth, p.query + r * depth, depth, p.keys + c * depth, SIDE * depth,
                            p.score + c, SCORES);
-  weigh_rows(a, s, item, r, live, full, p);
+  weigh_rows<R>(a, s, item, r, live, full, p);
   for (i64 c = 0; c < wide; c += BLOCK)
     tile_product<R, true>(n, p.weight, SPAN, p.values + (c * SPAN + live.begin * SIDE), SPAN * SIDE,
                           p.sums + r * wide + c, wide);
+}
+
+// one of `parts` shares of the next span's lines into the second-level cache
+static void fetch_part(const Tiled& p, i64 part, i64 parts) {
+  i64 from = p.more * part / parts, to = p.more * (part + 1) / parts;
+  for (i64 j = from; j < to; j++) {
+    const Tile& t = p.next[j / TILE];
+    for (i64 x = 0; x < p.key_bytes; x += 64) fetch(t.key[j % TILE] + x);
+    for (i64 x = 0; x < p.value_bytes; x += 64) fetch(t.value[j % TILE] + x);
+  }
 }
 
 static void one_span(const Attention& a, const Sequence& s, const Item& item, Tiled& p) {
@@ -218,8 +297,11 @@ static void one_span(const Attention& a, const Sequence& s, const Item& item, Ti
   }
   for (i64 c = all.begin; c < all.end; c += SIDE)
     pair_keys(p, c, a.width, depth, p.keys + c * depth);
+  i64 parts = ceil_to(item.rows, BLOCK) / BLOCK + 1;
+  fetch_part(p, 0, parts);
   pair_values(a, p, full, all);
   for (i64 r = 0; r < item.rows; r += BLOCK) {
+    fetch_part(p, r / BLOCK + 1, parts);
     Span live = full ? all : live_columns(a, s, item, r, BLOCK, p);
     if (live.begin >= live.end) continue;
     if (item.rows - r > SIDE) block_of_rows<2>(a, s, item, r, live, full, p);
@@ -240,19 +322,28 @@ static void prepare_tiled(const Attention& a, const Sequence& s, const Item& ite
     p.top[r] = NEVER;
     p.total[r] = 0;
   }
-  // rows that are not there: of any finite weight
-  __builtin_memset(p.weight, 0, (usize)(BLOCK * SPAN * 2));
+  p.key_bytes = a.width * 2, p.value_bytes = a.value_width * 2;
+}
+
+// how many tokens there are from `at` on
+static i64 find_span(const Attention& a, const Sequence& s, const Item& item, i64 at, Tile* tiles) {
+  i64 n = 0;
+  for (i64 x = 0; x < SPAN / TILE; x++) {
+    find_tile(a, s, item, at + n, TILE, tiles[x]);
+    n += tiles[x].n;
+  }
+  return n;
 }
 
 static void tiled(const Attention& a, const Item& item, const Partial& partial, Tiled& p) {
   Sequence s = sequence_of(a, item.b);
   prepare_tiled(a, s, item, p);
+  p.more = find_span(a, s, item, item.begin, p.next);
   for (i64 at = item.begin; at < item.end; at += SPAN) {
-    p.n = 0;
-    for (Tile& t : p.tiles) {
-      find_tile(a, s, item, at + p.n, TILE, t);
-      p.n += t.n;
-    }
+    Tile* now = p.next;
+    p.next = p.tiles, p.tiles = now;
+    p.n = p.more;
+    p.more = find_span(a, s, item, at + SPAN, p.next);
     one_span(a, s, item, p);
   }
   for (i64 r = 0; r < item.rows; r++)
