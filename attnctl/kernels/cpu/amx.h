@@ -42,6 +42,8 @@ INLINE void tile_product(i64 depth, const u16* a, i64 stride_a, const u16* b, i6
   }
 }
 
+INLINE void fetch_line(const u8* p) { __builtin_prefetch(p, 0, 2); }
+
 INLINE vf power_of(vf x) { return exp2_of(x); }
 
 INLINE vf greater_of(vf a, vf b) { return pick(a > b, a, b); }
@@ -130,6 +132,9 @@ INLINE void tile_product(i64 depth, const u16* a, i64 stride_a, const u16* b, i6
 #undef TILE_STORE
 #undef TILE_ZERO
 #undef TILE_MULTIPLY
+
+// into the second-level cache; a function of nothing but __builtin_prefetch is left out by compilers
+INLINE void fetch_line(const u8* p) { __asm__ volatile("prefetcht1 %0" ::"m"(*p)); }
 
 // 2^x within 3e-6 of it, which is little beside the rounding to bfloat16: 2^floor(x) by an
 // instruction, a polynomial of degree 4 for the rest; 0 for -infinity, NaN for NaN

@@ -8,14 +8,19 @@
 
 #if TILES
 
-constexpr i64 SPAN = 4 * TILE;   // tokens of context between two looks at the highest logit
-constexpr i64 BLOCK = 2 * SIDE;  // rows of a product, columns of one
-constexpr i64 SCORES = SPAN + SIDE;  // a row of scores: rows a power of two apart share cache sets
+#ifndef SPAN_TILES
+#define SPAN_TILES 4
+#endif
+constexpr i64 SPAN = SPAN_TILES * TILE;  // tokens of context between two looks at the tops
+constexpr i64 BLOCK = 2 * SIDE;          // rows of a product, columns of one
+// a row of scores, a panel of values: what lies a power of two apart shares sets of the caches
+constexpr i64 SCORES = SPAN + SIDE;
+constexpr i64 VALUES = SPAN * SIDE + DEPTH;
 
 struct Tiled {
   u16 *query;   // [rows][depth]
   u16 *keys;    // [SPAN / 16][depth / 2][16][2]
-  u16 *values;  // [wide / 16][SPAN / 2][16][2]
+  u16 *values;  // [wide / 16][VALUES], of which [SPAN / 2][16][2]
   u16 *weight;  // [BLOCK][SPAN]
   float *sums;  // [rows][wide]
   float *score; // [BLOCK][SCORES]
@@ -41,7 +46,7 @@ INLINE i64 rows_in_tiles(const Attention& a) {
 
 static i64 tiled_bytes(const Attention& a, i64 rows) {
   i64 depth = depth_of(a), wide = wide_of(a), count = ceil_to(rows, BLOCK);
-  i64 halves = count * depth + SPAN * (depth + wide) + BLOCK * SPAN;
+  i64 halves = count * depth + SPAN * depth + wide / SIDE * VALUES + BLOCK * SPAN;
   i64 floats = count * (wide + 2) + BLOCK * SCORES + 2 * SPAN;
   return halves * 2 + floats * 4 + (i64)sizeof(Tiled) +
          2 * SPAN / TILE * (i64)sizeof(Tile) + 1024;
@@ -54,7 +59,7 @@ static Tiled* lay_out_tiled(const Attention& a, i64 rows, Arena& arena) {
   p->next = (Tile*)arena.floats(SPAN / TILE * (i64)sizeof(Tile) / 4);
   p->query = (u16*)arena.floats(count * depth / 2);
   p->keys = (u16*)arena.floats(SPAN * depth / 2);
-  p->values = (u16*)arena.floats(SPAN * wide / 2);
+  p->values = (u16*)arena.floats(wide / SIDE * VALUES / 2);
   p->weight = (u16*)arena.floats(BLOCK * SPAN / 2);
   p->sums = arena.floats(count * wide);
   p->score = arena.floats(BLOCK * SCORES);
@@ -106,7 +111,7 @@ static void pair_values(const Attention& a, const Tiled& p, bool full, Span live
       seen[x] = j + x < p.n && (full || p.any[j + x]);
     }
     u16* to = p.values + j * SIDE;
-    for (i64 c = 0; c < wide_of(a); c += SIDE, to += SPAN * SIDE) {
+    for (i64 c = 0; c < wide_of(a); c += SIDE, to += VALUES) {
       for (i64 x = 0; x < SIDE; x += LANES) {
         vu even = {}, odd = {};
         if (c + x < a.value_width && seen[0])
@@ -268,8 +273,8 @@ INLINE void block_of_rows(const Attention& a, const Sequence& s, const Item& ite
                            p.score + c, SCORES);
   weigh_rows<R>(a, s, item, r, live, full, p);
   for (i64 c = 0; c < wide; c += BLOCK)
-    tile_product<R, true>(n, p.weight, SPAN, p.values + (c * SPAN + live.begin * SIDE), SPAN * SIDE,
-                          p.sums + r * wide + c, wide);
+    tile_product<R, true>(n, p.weight, SPAN, p.values + (c / SIDE * VALUES + live.begin * SIDE),
+                          VALUES, p.sums + r * wide + c, wide);
 }
 
 // one of `parts` shares of the next span's lines into the second-level cache
@@ -277,8 +282,8 @@ static void fetch_part(const Tiled& p, i64 part, i64 parts) {
   i64 from = p.more * part / parts, to = p.more * (part + 1) / parts;
   for (i64 j = from; j < to; j++) {
     const Tile& t = p.next[j / TILE];
-    for (i64 x = 0; x < p.key_bytes; x += 64) fetch(t.key[j % TILE] + x);
-    for (i64 x = 0; x < p.value_bytes; x += 64) fetch(t.value[j % TILE] + x);
+    for (i64 x = 0; x < p.key_bytes; x += 64) fetch_line(t.key[j % TILE] + x);
+    for (i64 x = 0; x < p.value_bytes; x += 64) fetch_line(t.value[j % TILE] + x);
   }
 }
 
