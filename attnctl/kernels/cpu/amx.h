@@ -18,6 +18,10 @@ constexpr i64 SIDE = 16;            // rows of a tile, and its columns of floats
 constexpr i64 DEPTH = 2 * SIDE;     // bfloat16 in a tile's row
 constexpr i64 SQUARE = SIDE * DEPTH;  // and in a tile
 
+// which of 32 columns comes at place x of two panels: pairs are made within 16 bytes, so that a
+// panel has the lower or the upper halves of four of them
+constexpr i64 column_of(i64 x) { return x % SIDE / 4 * 8 + x % 4 + x / SIDE * 4; }
+
 #if defined(TILES_EMULATED)
 
 static bool tiles_granted() { return true; }
@@ -39,6 +43,28 @@ INLINE void tile_product(i64 depth, const u16* a, i64 stride_a, const u16* b, i6
         sum += float_of(a[r * stride_a + k]) * float_of(column[k / 2 * DEPTH + k % 2]);
       c[r * stride_c + x] = sum;
     }
+  }
+}
+
+// c[32][16] = a[2][16][depth] b[depth][16]. The rows of both halves of a are `stride` bytes apart; b
+// is [depth / 2][16][2].
+INLINE void tile_columns(i64 depth, const u8* const* a, const i64* stride, const u16* b, float* c) {
+  for (i64 r = 0; r < 2 * SIDE; r++) {
+    const u16* row = (const u16*)(a[r / SIDE] + r % SIDE * stride[r / SIDE]);
+    for (i64 x = 0; x < SIDE; x++) {
+      float sum = 0;
+      for (i64 k = 0; k < depth; k++)
+        sum += float_of(row[k]) * float_of(b[k / 2 * DEPTH + x * 2 + k % 2]);
+      c[r * SIDE + x] = sum;
+    }
+  }
+}
+
+INLINE void pairs_of(const u16* a, const u16* b, u16* first, u16* second) {
+  for (i64 x = 0; x < DEPTH; x++) {
+    u16* to = x < SIDE ? first + 2 * x : second + 2 * (x - SIDE);
+    to[0] = a[column_of(x)];
+    to[1] = b[column_of(x)];
   }
 }
 
@@ -128,10 +154,37 @@ INLINE void tile_product(i64 depth, const u16* a, i64 stride_a, const u16* b, i6
   }
 }
 
+// c[32][16] = a[2][16][depth] b[depth][16]. The rows of both halves of a are `stride` bytes apart; b
+// is [depth / 2][16][2].
+INLINE void tile_columns(i64 depth, const u8* const* a, const i64* stride, const u16* b, float* c) {
+  const u8 *above = a[0], *below = a[1];
+  const i64 bytes = 64;
+  TILE_ZERO(0);
+  TILE_ZERO(1);
+  for (i64 k = 0; k < depth; k += DEPTH, above += bytes, below += bytes, b += SQUARE) {
+    TILE_LOAD(6, b, bytes);
+    TILE_LOAD(4, above, stride[0]);
+    TILE_MULTIPLY(0, 4, 6);
+    TILE_LOAD(5, below, stride[1]);
+    TILE_MULTIPLY(1, 5, 6);
+  }
+  TILE_STORE(0, c, bytes);
+  TILE_STORE(1, c + SIDE * SIDE, bytes);
+}
+
 #undef TILE_LOAD
 #undef TILE_STORE
 #undef TILE_ZERO
 #undef TILE_MULTIPLY
+
+// 32 columns of two rows, side by side, to two panels
+INLINE void pairs_of(const u16* a, const u16* b, u16* first, u16* second) {
+  vf x = load((const float*)a), y = load((const float*)b), low, high;
+  __asm__("vpunpcklwd %2, %1, %0" : "=v"(low) : "v"(x), "v"(y));
+  __asm__("vpunpckhwd %2, %1, %0" : "=v"(high) : "v"(x), "v"(y));
+  store((float*)first, low);
+  store((float*)second, high);
+}
 
 // into the second-level cache; a function of nothing but __builtin_prefetch is left out by compilers
 INLINE void fetch_line(const u8* p) { __asm__ volatile("prefetcht1 %0" ::"m"(*p)); }

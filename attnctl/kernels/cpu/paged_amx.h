@@ -29,6 +29,7 @@ struct Tiled {
   Tile *tiles, *next;  // [SPAN / TILE], of this span and the one behind it
   i64 n, more;         // tokens of each
   i64 key_bytes, value_bytes;
+  bool turned;  // at most 16 rows: `query` is [depth / 2][16][2]
 };
 
 INLINE i64 depth_of(const Attention& a) { return ceil_to(a.width, DEPTH); }
@@ -41,7 +42,7 @@ INLINE bool in_tiles(const Attention& a) {
 }
 
 INLINE i64 rows_in_tiles(const Attention& a) {
-  return a.block_rows > 0 ? ceil_to(a.block_rows, BLOCK) : 8 * BLOCK;
+  return a.block_rows > 0 ? ceil_to(a.block_rows, BLOCK) : 16 * BLOCK;
 }
 
 static i64 tiled_bytes(const Attention& a, i64 rows) {
@@ -80,19 +81,13 @@ INLINE v8 halves_of(const u8* row, i64 at, i64 width) {
   return *(const v8_any*)part;
 }
 
-// keys of 16 tokens from `from` on, pairs of columns side by side; past the last token: that token
-// again, for those scores are thrown away
-static void pair_keys(const Tiled& p, i64 from, i64 width, i64 depth, u16* to) {
+// rows of 16 tokens as [depth / 2][16][2], pairs of columns side by side
+INLINE void pair_columns(const u8* const* rows, i64 width, i64 depth, u16* to) {
   for (i64 j = 0; j < SIDE; j += 8) {
-    const u8* key[8];
-    for (i64 x = 0; x < 8; x++) {
-      i64 token = least(from + j + x, p.n - 1);
-      key[x] = p.tiles[token / TILE].key[token % TILE];
-    }
     for (i64 d = 0; d < depth; d += SIDE) {
       v8 block[8];
 #pragma GCC unroll 8
-      for (i64 x = 0; x < 8; x++) block[x] = halves_of(key[x], d, width);
+      for (i64 x = 0; x < 8; x++) block[x] = halves_of(rows[j + x], d, width);
       transpose8(block);
 #pragma GCC unroll 8
       for (i64 x = 0; x < 8; x++) *(v8_any*)(to + (d / 2 + x) * DEPTH + j * 2) = block[x];
@@ -100,27 +95,56 @@ static void pair_keys(const Tiled& p, i64 from, i64 width, i64 depth, u16* to) {
   }
 }
 
-// values, pairs of tokens side by side; zeros where no row sees the token and past the width
-static void pair_values(const Attention& a, const Tiled& p, bool full, Span live) {
+// keys of 16 tokens from `from` on; past the last token: that one again, whose scores are thrown
+// away
+INLINE void find_keys(const Tiled& p, i64 from, const u8** key) {
+  for (i64 x = 0; x < SIDE; x++) {
+    i64 token = least(from + x, p.n - 1);
+    key[x] = p.tiles[token / TILE].key[token % TILE];
+  }
+}
+
+// one of `parts` shares of the next span's lines into the second-level cache
+INLINE void fetch_part(const Tiled& p, i64 part, i64 parts) {
+  i64 from = p.more * part / parts, to = p.more * (part + 1) / parts;
+  for (i64 j = from; j < to; j++) {
+    const Tile& t = p.next[j / TILE];
+    for (i64 x = 0; x < p.key_bytes; x += 64) fetch_line(t.key[j % TILE] + x);
+    for (i64 x = 0; x < p.value_bytes; x += 64) fetch_line(t.value[j % TILE] + x);
+  }
+}
+
+// Values, pairs of tokens side by side: [wide / 16][live / 2][16][2]; zeros where no row sees the
+// token and past the width. Columns come in the order of `pairs_of`.
+static void pair_values(const Attention& a, const Tiled& p, bool full, Span live, i64 parts) {
+  static const u16 none[BLOCK] = {};
+  i64 whole = a.value_width / BLOCK * BLOCK, rest = a.value_width - whole;
   for (i64 j = live.begin; j < live.end; j += 2) {
-    const u8* value[2];
-    bool seen[2];
+    if (j % BLOCK == 0) fetch_part(p, SPAN / BLOCK + j / BLOCK, parts);
+    const u16* value[2];
+    i64 step[2];
     for (i64 x = 0; x < 2; x++) {
-      i64 token = least(j + x, p.n - 1);
-      value[x] = p.tiles[token / TILE].value[token % TILE];
-      seen[x] = j + x < p.n && (full || p.any[j + x]);
+      bool seen = j + x < p.n && (full || p.any[j + x]);
+      value[x] = seen ? (const u16*)p.tiles[(j + x) / TILE].value[(j + x) % TILE] : none;
+      step[x] = seen;
     }
     u16* to = p.values + j * SIDE;
-    for (i64 c = 0; c < wide_of(a); c += SIDE, to += VALUES) {
-      for (i64 x = 0; x < SIDE; x += LANES) {
-        vu even = {}, odd = {};
-        if (c + x < a.value_width && seen[0])
-          even = (vu)read_most<BF16>(value[0], c + x, a.value_width);
-        if (c + x < a.value_width && seen[1])
-          odd = (vu)read_most<BF16>(value[1], c + x, a.value_width);
-        store((float*)(to + x * 2), (vf)(even >> 16 | odd));
-      }
-    }
+    for (i64 c = 0; c < whole; c += BLOCK, to += 2 * VALUES)
+      pairs_of(value[0] + c * step[0], value[1] + c * step[1], to, to + VALUES);
+    if (!rest) continue;
+    u16 last[2][BLOCK] = {};
+    for (i64 x = 0; x < 2; x++)
+      __builtin_memcpy(last[x], value[x] + whole * step[x], (usize)rest * 2);
+    pairs_of(last[0], last[1], to, to + VALUES);
+  }
+}
+
+// a row of sums in the order of their columns
+INLINE void order_columns(float* row, i64 wide) {
+  for (i64 c = 0; c < wide; c += BLOCK) {
+    float got[BLOCK];
+    for (i64 x = 0; x < BLOCK; x++) got[column_of(x)] = row[c + x];
+    __builtin_memcpy(row + c, got, sizeof got);
   }
 }
 
@@ -268,7 +292,7 @@ template <i64 R>
 INLINE void block_of_rows(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
                           bool full, Tiled& p) {
   i64 depth = depth_of(a), wide = wide_of(a), n = live.end - live.begin;
-  for (i64 c = live.begin; c < live.end; c += BLOCK)
+  for (i64 c = live.begin; c < live.end && !p.turned; c += BLOCK)
     tile_product<R, false>(depth, p.query + r * depth, depth, p.keys + c * depth, SIDE * depth,
                            p.score + c, SCORES);
   weigh_rows<R>(a, s, item, r, live, full, p);
@@ -277,13 +301,33 @@ INLINE void block_of_rows(const Attention& a, const Sequence& s, const Item& ite
                           VALUES, p.sums + r * wide + c, wide);
 }
 
-// one of `parts` shares of the next span's lines into the second-level cache
-static void fetch_part(const Tiled& p, i64 part, i64 parts) {
-  i64 from = p.more * part / parts, to = p.more * (part + 1) / parts;
-  for (i64 j = from; j < to; j++) {
-    const Tile& t = p.next[j / TILE];
-    for (i64 x = 0; x < p.key_bytes; x += 64) fetch_line(t.key[j % TILE] + x);
-    for (i64 x = 0; x < p.value_bytes; x += 64) fetch_line(t.value[j % TILE] + x);
+// Scores of at most 16 rows with 32 tokens from c on: keys, read where they are, are multiplied by
+// the queries' pairs, and the scores turned.
+static void turned_scores(const Attention& a, Tiled& p, i64 c) {
+  i64 depth = depth_of(a), step = a.key_p * 2, stride[2];
+  const u8 *key[SIDE], *rows[2];
+  for (i64 x = 0; x < 2; x++) {
+    find_keys(p, c + x * SIDE, key);
+    rows[x] = key[0], stride[x] = step;
+    if (depth == a.width && key[SIDE - 1] - key[0] == (SIDE - 1) * step) continue;
+    u16* to = p.keys + x * SIDE * depth;
+    for (i64 j = 0; j < SIDE; j++, to += depth) {
+      __builtin_memcpy(to, key[j], (usize)a.width * 2);
+      for (i64 d = a.width; d < depth; d++) to[d] = 0;
+    }
+    rows[x] = (const u8*)(p.keys + x * SIDE * depth), stride[x] = depth * 2;
+  }
+  alignas(64) float got[2 * SIDE][SIDE];
+  tile_columns(depth, rows, stride, p.query, got[0]);
+  for (i64 j = 0; j < 2 * SIDE; j += 8) {
+    for (i64 r = 0; r < SIDE; r += 8) {
+      v8 block[8];
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) block[x] = *(const v8_any*)(got[j + x] + r);
+      transpose8(block);
+#pragma GCC unroll 8
+      for (i64 x = 0; x < 8; x++) *(v8_any*)(p.score + (r + x) * SCORES + c + j) = block[x];
+    }
   }
 }
 
@@ -300,13 +344,22 @@ static void one_span(const Attention& a, const Sequence& s, const Item& item, Ti
       for (i64 j = all.begin; j < all.end; j++) p.any[j] |= p.seen[j];
     }
   }
-  for (i64 c = all.begin; c < all.end; c += SIDE)
-    pair_keys(p, c, a.width, depth, p.keys + c * depth);
-  i64 parts = ceil_to(item.rows, BLOCK) / BLOCK + 1;
-  fetch_part(p, 0, parts);
-  pair_values(a, p, full, all);
+  i64 blocks = SPAN / BLOCK, parts = 2 * blocks + ceil_to(item.rows, BLOCK) / BLOCK;
+  for (i64 c = all.begin; c < all.end; c += BLOCK) {
+    fetch_part(p, c / BLOCK, parts);
+    if (p.turned) {
+      turned_scores(a, p, c);
+      continue;
+    }
+    for (i64 x = c; x < c + BLOCK; x += SIDE) {
+      const u8* key[SIDE];
+      find_keys(p, x, key);
+      pair_columns(key, a.width, depth, p.keys + x * depth);
+    }
+  }
+  pair_values(a, p, full, all, parts);
   for (i64 r = 0; r < item.rows; r += BLOCK) {
-    fetch_part(p, r / BLOCK + 1, parts);
+    fetch_part(p, 2 * blocks + r / BLOCK, parts);
     Span live = full ? all : live_columns(a, s, item, r, BLOCK, p);
     if (live.begin >= live.end) continue;
     if (item.rows - r > SIDE) block_of_rows<2>(a, s, item, r, live, full, p);
@@ -326,6 +379,13 @@ static void prepare_tiled(const Attention& a, const Sequence& s, const Item& ite
     for (i64 d = 0; d < wide_of(a); d++) p.sums[r * wide_of(a) + d] = 0;
     p.top[r] = NEVER;
     p.total[r] = 0;
+  }
+  p.turned = item.rows <= SIDE;
+  if (p.turned) {
+    const u8* row[SIDE];
+    for (i64 r = 0; r < SIDE; r++) row[r] = (const u8*)(p.query + r * depth);
+    pair_columns(row, depth, depth, p.keys);
+    __builtin_memcpy(p.query, p.keys, (usize)(SIDE * depth * 2));
   }
   p.key_bytes = a.width * 2, p.value_bytes = a.value_width * 2;
 }
@@ -351,8 +411,11 @@ static void tiled(const Attention& a, const Item& item, const Partial& partial, 
     p.more = find_span(a, s, item, at + SPAN, p.next);
     one_span(a, s, item, p);
   }
-  for (i64 r = 0; r < item.rows; r++)
-    leave(a, s, item, partial, r, p.sums + r * wide_of(a), p.top[r], p.total[r]);
+  for (i64 r = 0; r < item.rows; r++) {
+    float* sums = p.sums + r * wide_of(a);
+    order_columns(sums, wide_of(a));
+    leave(a, s, item, partial, r, sums, p.top[r], p.total[r]);
+  }
 }
 
 #else
