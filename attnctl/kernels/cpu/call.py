@@ -25,10 +25,10 @@ TYPES = {
     torch.float8_e5m2: 4,
     torch.int8: 5,
 }
-DIRECT_ROWS = 16
-"""Rows of a group up to which keys are read where they are, not packed: FEW in paged_ahead.h."""
+OWN_DIRECT_ROWS = -1
+"""Rows of a group up to which keys are read where they are, not packed: the source's own value."""
 
-UNTUNED = (0, 0, 0, DIRECT_ROWS)
+UNTUNED = (0, 0, 0, OWN_DIRECT_ROWS)
 _NO_STRIDES = (0, 0, 0)
 
 
@@ -51,9 +51,9 @@ class NativeKernels:
         least_tokens: int = 0,
         parts: int = 0,
         block_rows: int = 0,
-        direct_rows: int = DIRECT_ROWS,
+        direct_rows: int = OWN_DIRECT_ROWS,
     ) -> None:
-        """Sets what may be tuned; 0 is the source's own value, of threads torch's."""
+        """Sets what may be tuned; 0, of direct_rows -1, is the source's own, of threads torch's."""
         self._threads = threads
         self._tuned = (least_tokens, parts, block_rows, direct_rows)
 

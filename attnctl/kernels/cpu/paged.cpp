@@ -4,6 +4,8 @@
 #include "amx.h"
 #include "paged_ahead.h"
 #include "paged_amx.h"
+#include "paged_amx_layout.h"
+#include "paged_amx_weights.h"
 #include "paged_call.h"
 #include "paged_few.h"
 #include "paged_many.h"
@@ -26,16 +28,18 @@ INLINE i64 rows_at_a_time(const Attention& a) {
   return most(rows / MR * MR, 4 * MR) > 192 ? 192 : most(rows / MR * MR, 4 * MR);
 }
 
-constexpr i64 SHORTEST = 256;  // tokens of context that are worth a part of their own
-constexpr i64 PARTS = 4;       // of all the work, for each thread
+constexpr i64 SHORTEST = 256;       // tokens of context that are worth a part of their own
+constexpr i64 PARTS = 4;            // of all the work, for each thread
+constexpr i64 DIRECT_IN_TILES = 8;  // rows that gain nothing by tiles
 
 // one list entry a sequence, KV head and block of rows, the longest last rows first
-static void list_items(const Attention& a, i64 block, List<Item>& items, double& cost) {
-  i64 group = a.heads / a.kv_heads;
+static void list_items(const Attention& a, bool tiles, List<Item>& items, double& cost) {
+  i64 group = a.heads / a.kv_heads, block = tiles ? rows_in_tiles(a) : rows_at_a_time(a);
+  i64 directly = a.direct_rows < 0 ? (tiles ? DIRECT_IN_TILES : FEW) : least(a.direct_rows, FEW);
   for (i64 b = 0; b < a.sequences; b++) {
     Sequence s = sequence_of(a, b);
     i64 rows = s.queries * group;
-    bool few = rows <= least(a.direct_rows, FEW) && a.width <= WIDEST && a.value_width <= WIDEST;
+    bool few = rows <= directly && a.width <= WIDEST && a.value_width <= WIDEST;
     i64 step = few ? FEW : block;
     for (i64 row = rows > 0 ? (rows - 1) / step * step : -1; row >= 0; row -= step) {
       i64 count = least(step, rows - row);
@@ -127,7 +131,7 @@ static void attend(const Attention& a) {
   List<Merge> merges;
   double cost = 0;
   bool tiles = in_tiles<T>(a);
-  list_items(a, tiles ? rows_in_tiles(a) : rows_at_a_time(a), items, cost);
+  list_items(a, tiles, items, cost);
   if (!items.count) return;
   i64 used = split_items(a, items, cost, parts, merges);
   i64 most_rows = 0;

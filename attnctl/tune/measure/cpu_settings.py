@@ -10,8 +10,10 @@ from attnctl.tune.settings import BLOCK_SIZE, Knobs, Limits, Setting, Work
 BLOCKS = (32, 64, 128, 256)
 """Sizes of the cache's blocks that are tried beside the usual."""
 
-BLOCK_ROWS = (24, 48, 96, 144, 192, 288)
+BLOCK_ROWS = (24, 48, 96, 144, 192, 288, 512)
 DIRECT_ROWS = 16
+TILED_FROM = 8
+"""Rows of bfloat16 above which a processor with AMX multiplies tiles: DIRECT_IN_TILES in paged.cpp."""
 
 
 def cpu_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
@@ -62,6 +64,8 @@ def _rows(work: Work) -> Iterator[Knobs]:
     rows = work.query * ((layer.heads or 1) // (layer.kv_heads or 1))
     if rows <= DIRECT_ROWS:
         yield {"direct_rows": 0}
+        if rows > TILED_FROM:
+            yield {"direct_rows": DIRECT_ROWS}
         return
     for block in BLOCK_ROWS:
         if block < 2 * rows:
