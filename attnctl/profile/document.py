@@ -1,7 +1,5 @@
 """The profile document: read, checked against its types, damage kept to the entry that has it."""
 
-from __future__ import annotations
-
 import os
 
 import msgspec

@@ -5,8 +5,6 @@ no command pays for timings that it does not use. What is found otherwise is lef
 any profile, which says what is wrong.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

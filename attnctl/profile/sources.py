@@ -1,7 +1,5 @@
 """Where profiles are looked for, in order: the option, the environment, the user's, the bundled."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The values of a profile document, as plain frozen types: what was timed, on what, with what."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -176,7 +174,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.op}{heads}{size}, {self.dtype}{cache}" + "".join(f", {w}" for w in words)
 
     @property
-    def full(self) -> Shape:
+    def full(self) -> "Shape":
         """The shape with its V width said, which is K's where it is left out."""
         if self.head_size_v is not None:
             return self
