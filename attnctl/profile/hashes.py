@@ -12,7 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from attnctl.registry import Backend, Registry
 
@@ -75,6 +78,14 @@ def _everything(folder: str) -> list[str]:
         return []
 
 
+def _sha256() -> Any:
+    """SHA-256 as Python brings it along: hashlib loads OpenSSL, which takes longer than to hash."""
+    for module in ("_sha2", "_sha256"):  # from Python 3.12, and before; some builds leave it out
+        with suppress(ImportError):
+            return import_module(module).sha256
+    return import_module("hashlib").sha256
+
+
 class KernelHashes:
     """Hashes by backend; each file is read once, and only when a backend that runs it is asked for.
 
@@ -90,15 +101,15 @@ class KernelHashes:
 
     def of(self, backend: Backend) -> str | None:
         """The hash of what this backend runs; None where no kernel of it is written."""
-        import hashlib
-
         files = self._files(backend)
         if not files:
             return None
-        whole = hashlib.sha256()
+        sha256 = _sha256()
+        whole = sha256()
         for name, path in sorted((self._name(path), path) for path in files):
-            whole.update(name.encode() + b"\0" + hashlib.sha256(self._text(path)).digest())
-        return whole.hexdigest()[:LENGTH]
+            whole.update(name.encode() + b"\0" + sha256(self._text(path)).digest())
+        digest: str = whole.hexdigest()
+        return digest[:LENGTH]
 
     def files(self, backend: Backend) -> frozenset[Path]:
         """The sources that this backend runs."""
