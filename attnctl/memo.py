@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from attnctl.findings import Finding, Verdict
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
@@ -19,7 +21,7 @@ class Answers(NamedTuple):
     met: bool
 
 
-class _Rules(NamedTuple):
+class _Rules(msgspec.Struct, frozen=True):
     """A backend's rules by what they look at."""
 
     machine: tuple[Rule, ...]
@@ -91,7 +93,8 @@ class Memo:
     def _sorted(self, backend: Backend) -> _Rules:
         self._kept.append(backend)
         parts = [
-            tuple(rule for rule in backend.rules if rule.about == about) for about in _Rules._fields
+            tuple(rule for rule in backend.rules if rule.about == about)
+            for about in _Rules.__struct_fields__
         ]
         rules = self._rules[id(backend)] = _Rules(*parts)
         return rules
