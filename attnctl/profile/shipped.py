@@ -61,6 +61,16 @@ def part_of(data: bytes, shapes: frozenset[Shape]) -> Profile | None:
     return read.profile(entries)
 
 
+def counts_of(data: bytes) -> tuple[int, int] | None:
+    """Its shapes, and the points of all of them; None where something does not read."""
+    try:
+        entries = msgspec.json.decode(data, type=_Parts).entries
+        points = [msgspec.json.decode(part.points, type=list[msgspec.Raw]) for part in entries]
+    except UNREADABLE:
+        return None
+    return len(entries), sum(map(len, points))
+
+
 def _entry(part: _Part) -> Entry:
     return Entry(
         shape=part.shape,

@@ -12,7 +12,7 @@ from attnctl.files import read_bytes
 from attnctl.json_text import UNREADABLE, unmarked
 from attnctl.profile.document import check_schema, parse, repeated_in_entries
 from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
-from attnctl.profile.shipped import head_of, part_of
+from attnctl.profile.shipped import counts_of, head_of, part_of
 from attnctl.profile.values import Key, Profile, Shape, Versions
 
 Origin = Literal["option", "environment", "user", "bundled"]
@@ -59,6 +59,15 @@ class Source(msgspec.Struct, frozen=True):
             if part is not None:
                 return part
         return parse(data, str(self.path), ours=self.origin == "bundled")
+
+    def counts(self) -> tuple[int, int]:
+        """Its layer shapes, and the points of all of them; InputError where it does not read."""
+        if self.origin == "bundled":
+            found = counts_of(read_bytes(self.path, "profile"))
+            if found is not None:
+                return found
+        entries = self.read().entries
+        return len(entries), sum(len(entry.points) for entry in entries)
 
 
 def sources(
