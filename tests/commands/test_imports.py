@@ -98,6 +98,13 @@ def test_help_loads_no_command_and_no_value_types() -> None:
     assert not any(name.startswith("attnctl.commands.") for name in modules)
 
 
+def test_a_selection_by_timings_loads_neither_openssl_nor_json() -> None:
+    """Kernels' sources are hashed by Python's own code; a plain config needs no second parser."""
+    modules = loaded(("select", "--model", LLAMA, "--machine", "h200", "--json"), ())
+    assert "attnctl.profile.hashes" in modules
+    assert not modules & {"hashlib", "_hashlib", "json"}
+
+
 def test_a_command_loads_no_other_command() -> None:
     """`probe` loads neither the registry nor the module of another command."""
     modules = loaded(("probe", "--machine", "h200", "--json"), ())
