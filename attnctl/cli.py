@@ -83,6 +83,12 @@ class Strict:
 class Command(Strict, TyperCommand):
     """One verb."""
 
+    def invoke(self, ctx: Any) -> Any:
+        from attnctl.commands import load_msgspec
+
+        load_msgspec()
+        return super().invoke(ctx)
+
 
 class LazyGroup(Strict, TyperGroup):
     """Loads the invoked command's module, and lists the others from a table.

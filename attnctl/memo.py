@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from attnctl.registry import Backend
 from attnctl.requirements.rule import Rule, Subject
 
 
-class Answers(NamedTuple):
+class Answers(msgspec.Struct, frozen=True, gc=False):
     """The findings of some rules; met: every one of them is."""
 
     findings: tuple[Finding, ...]
