@@ -106,7 +106,7 @@ def test_a_selection_by_timings_loads_neither_openssl_nor_json() -> None:
 
 
 def test_msgspec_is_loaded_without_typing_extensions() -> None:
-    """From Python 3.11 on, whose typing has it all; others may import it afterwards all the same."""
+    """From Python 3.11 on, whose typing has it all; others may import it afterwards."""
     modules = loaded(("probe", "--machine", "h200", "--json"), ())
     assert "msgspec" in modules
     assert ("typing_extensions" in modules) == (sys.version_info < (3, 11))
