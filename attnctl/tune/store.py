@@ -9,6 +9,7 @@ from attnctl.files import MissingFileError, reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import Key, Profile, Versions, read_to_add
 from attnctl.profile.locking import locked
+from attnctl.profile.match import same_key
 from attnctl.profile.merge import check_mergeable, merge
 from attnctl.profile.store import file_name, folder, save
 
@@ -58,7 +59,7 @@ def refuse_foreign(path: str, key: Key, versions: Versions | None = None) -> Non
         old = read_to_add(path)
     except MissingFileError:
         return
-    if old.key != key:
+    if not same_key(old.key, key):
         raise InputError(
             f"{path}: it holds times of {old.key}, and this is {key}: name another --output"
         )
