@@ -20,6 +20,7 @@ from attnctl.smoke import (
     summary,
     with_imports,
 )
+from attnctl.smoke_again import options_of
 from attnctl.smoke_place import Place, read_place
 from attnctl.smoke_request import Request
 from attnctl.smoke_streams import run_plans_here
@@ -112,6 +113,11 @@ def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepa
 
 def run(prepared: Prepared) -> SmokeReport:
     """The trials of every plan, shown as they end, and what they come to."""
+    options = options_of(prepared.request)
+    return msgspec.structs.replace(_run(prepared), options=options)
+
+
+def _run(prepared: Prepared) -> SmokeReport:
     from attnctl.render.smoke_live import LiveTable
     from attnctl.unwinding import ended_by_signals
 
