@@ -22,6 +22,7 @@ from attnctl.ops.catalog import all_cases, case_of
         ("paged(heads=1048584)", "heads must be a whole number from 1 to 1048576, found 1048584"),
         ("paged(page=0)", "page must be a whole number from 1"),
         ("mla(page=-1)", "page must be a whole number from 1"),
+        ("paged(page=1000000)", "page must be a whole number from 1 to 65536, found 1000000"),
         ("paged(window=-1)", "window must be a whole number from 0 to 16777216, found -1"),
         ("paged(chunk=-8)", "chunk must be a whole number from 0"),
         ("paged(padding=true)", "padding must be a whole number from 0 to 1048576, found true"),
