@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from msgspec.structs import force_setattr
 from torch import Tensor
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 FARTHEST = 1 << 40
 """A span of keys that excludes none: longer ones are cut to it, so that sums with it stay exact."""
+
+LARGEST = 3.4028234663852886e38
+"""Of float32, in which kernels multiply with scales."""
+
+LEAST_SCALE = 1e-30
+"""Of a cache's scale, through which what is stored is divided: 1 over it is a number of float32."""
 
 
 def settle(params: Paged) -> None:
@@ -45,7 +52,7 @@ def settle(params: Paged) -> None:
     if params.alibi_slopes is not None:
         _check_of_heads("alibi_slopes", params.alibi_slopes)
     if params.prefix_ranges is not None:
-        _check_ranges("prefix_ranges", params.prefix_ranges)
+        _set(params, "prefix_ranges", params.prefix_ranges, _ranges)
 
 
 def settle_latent(params: Latent) -> None:
@@ -64,10 +71,12 @@ def _set(params: Paged, name: str, value: Any, settled: Callable[[str, Any], Any
 
 
 def _number(name: str, value: Any, of: str = "Paged") -> float:
-    if type(value) is float and math.isfinite(value):
+    if type(value) is float and -LARGEST <= value <= LARGEST:
         return value
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         _refuse(name, "must be a finite number", value, of)
+    if not -LARGEST <= value <= LARGEST:
+        _refuse(name, "must be a number of float32, in which kernels compute", value, of)
     return float(value)
 
 
@@ -95,19 +104,28 @@ def _cache_scale(name: str, value: Any, of: str = "Paged") -> float:
     scale = _number(name, value, of)
     if scale == 0:
         _refuse(name, "must not be 0, by which nothing that is stored can be divided", value, of)
+    if abs(scale) < LEAST_SCALE:
+        _refuse(name, f"must be {LEAST_SCALE:g} or more, or less than minus that", value, of)
     return scale
 
 
 def _check_of_heads(name: str, value: Any) -> None:
     if not isinstance(value, Tensor) or value.dim() != 1:
         _refuse(name, "must be a tensor [H], one a query head", value)
+    if value.dtype.is_complex or value.is_neg():
+        _refuse(name, "must hold real numbers as they lie in memory", value)
 
 
-def _check_ranges(name: str, value: Any) -> None:
+def _ranges(name: str, value: Any) -> Tensor:
+    """In int32: ends beyond it, as of a range over everything, become its own ends."""
     if not isinstance(value, Tensor) or value.dim() != 3 or value.shape[2] != 2:
         _refuse(name, "must be a tensor [B, M, 2]", value)
     if value.dtype.is_floating_point or value.dtype.is_complex:
         _refuse(name, "must hold integers", value)
+    if value.dtype.itemsize < torch.int64.itemsize:
+        return value
+    limits = torch.iinfo(torch.int32)
+    return value.to(torch.int64).clamp(limits.min, limits.max).to(torch.int32)
 
 
 def _refuse(name: str, wanted: str, value: Any, of: str = "Paged") -> NoReturn:
