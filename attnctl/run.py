@@ -39,6 +39,18 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONSAFEPATH": "1"}
 
 
+def _folder() -> str | None:
+    """Where a child stands: its parent's folder, or the root where that one was removed.
+
+    Libraries that look for their own files from the current folder end the process without one.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+    return None
+
+
 class Worker:
     """One child process. Use as a context manager: it is ended however the block is left."""
 
@@ -58,6 +70,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,
+            cwd=_folder(),
             start_new_session=True,
         )
         os.close(log_write)

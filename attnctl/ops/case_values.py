@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 
 from attnctl.exits import InputError
@@ -18,6 +18,8 @@ LARGEST_PAGE = 2**16
 
 LEAST_CAP, LARGEST_CAP = 1e-30, 1e30
 """Of a softcap: beyond these it, or one over it, is no number of float32."""
+
+LARGEST = sys.float_info.max
 
 _LENGTHS = ("queries", "contexts")
 _LISTS = (*_LENGTHS, "accepted")
@@ -109,7 +111,8 @@ def _whole_fault(name: str, value: Value) -> str:
 
 
 def _number_fault(name: str, value: Value) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # compared, as a whole number may be longer than any float
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         return "must be a finite number"
     if name == "softcap" and value != 0 and not LEAST_CAP <= value <= LARGEST_CAP:
         return f"must be 0, or from {LEAST_CAP:g} to {LARGEST_CAP:g}"

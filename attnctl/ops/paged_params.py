@@ -24,6 +24,9 @@ FARTHEST = 1 << 40
 LARGEST = 3.4028234663852886e38
 """Of float32, in which kernels multiply with scales."""
 
+LEAST = 1.1754943508222875e-38
+"""Of float32's normal numbers: a scale below is 0, as it is in a kernel."""
+
 LEAST_SCALE = 1e-30
 """Of a cache's scale, through which what is stored is divided: 1 over it is a number of float32."""
 
@@ -33,7 +36,7 @@ def settle(params: Paged) -> None:
 
     Written out name by name, as a program may put its parameters together for each call.
     """
-    _set(params, "scale", params.scale, _number)
+    _set(params, "scale", params.scale, _scale)
     if params.window is not None:
         _set(params, "window", params.window, _span)
     if params.window_right is not None:
@@ -57,7 +60,7 @@ def settle(params: Paged) -> None:
 
 def settle_latent(params: Latent) -> None:
     """The same of a layer of latent attention; its rank is compared with the cache's rows later."""
-    for name, settled in (("scale", _number), ("kv_scale", _cache_scale)):
+    for name, settled in (("scale", _scale), ("kv_scale", _cache_scale)):
         given = getattr(params, name)
         found = settled(name, given, "Latent")
         if found is not given:
@@ -73,11 +76,22 @@ def _set(params: Paged, name: str, value: Any, settled: Callable[[str, Any], Any
 def _number(name: str, value: Any, of: str = "Paged") -> float:
     if type(value) is float and -LARGEST <= value <= LARGEST:
         return value
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    if not math.isfinite(number):
         _refuse(name, "must be a finite number", value, of)
-    if not -LARGEST <= value <= LARGEST:
+    if not -LARGEST <= number <= LARGEST:
         _refuse(name, "must be a number of float32, in which kernels compute", value, of)
-    return float(value)
+    return number
+
+
+def _scale(name: str, value: Any, of: str = "Paged") -> float:
+    scale = _number(name, value, of)
+    return scale if scale == 0 or abs(scale) >= LEAST else 0.0
 
 
 def _span(name: str, value: Any, least: int = 0) -> int:

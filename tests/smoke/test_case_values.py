@@ -30,6 +30,8 @@ from attnctl.ops.catalog import all_cases, case_of
         ("paged(softcap=1e-300)", "softcap must be 0, or from 1e-30 to 1e+30, found 1e-300"),
         ("paged(softcap=nan)", "softcap must be a finite number, found nan"),
         ("paged(softcap=inf)", "softcap must be a finite number, found inf"),
+        (f"linear(scale=1{400 * '0'})", "scale must be a finite number, found 1000"),
+        (f"paged(heads=1{5000 * '0'})", "heads must be a whole number from 1 to 1048576"),
         ("linear(scale=big)", "scale must be a finite number, found big"),
         ("paged(causal=1)", "causal must be true or false, found 1"),
         ("paged(layout=SD)", "layout must be one of NHD, HND, found SD"),
