@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from attnctl.child_place import START, environment, folder
 from attnctl.trials import Ready, Trial
 
 START_LIMIT_S = 120.0
@@ -21,34 +22,6 @@ BUILD_LIMIT_S = 600.0
 LINE_LIMIT_BYTES = 1 << 20
 TAIL_BYTES = 4000
 READS = 64
-
-
-_START = (
-    "import sys; path = {path!r}; "
-    "sys.path[:] = path + [x for x in sys.path if x and x not in path]; import runpy; "
-    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
-)
-"""A child imports from where its parent does, and nothing that lies in the folder they stand in:
-a torch.py there, or a checkout of torch, is not the torch of this environment."""
-
-
-def _environment() -> dict[str, str]:
-    """The parent's, without a wish that kernels be interpreted: a child says so where it does."""
-    kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    # what a child starts (torch's compile workers) must not look there either
-    return {**kept, "PYTHONSAFEPATH": "1"}
-
-
-def _folder() -> str | None:
-    """Where a child stands: its parent's folder, or the root where that one was removed.
-
-    Libraries that look for their own files from the current folder end the process without one.
-    """
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return os.sep
-    return None
 
 
 class Worker:
@@ -62,15 +35,15 @@ class Worker:
             [
                 sys.executable,
                 "-c",
-                _START.format(path=list(map(str, sys.path))),
+                START.format(path=list(map(str, sys.path))),
                 module,
                 *arguments,
             ],
-            env=_environment(),
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,
-            cwd=_folder(),
+            cwd=folder(),
             start_new_session=True,
         )
         os.close(log_write)

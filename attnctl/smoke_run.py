@@ -10,7 +10,7 @@ from attnctl.compiling.declared import compiled_backends, declared
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
-from attnctl.ops.case_size import refuse_oversized
+from attnctl.ops.case_size import memory_bytes, refuse_oversized
 from attnctl.registry import Backend, Registry
 from attnctl.smoke import (
     Plan,
@@ -53,7 +53,7 @@ def prepare(request: Request) -> Prepared:
         refuse_untaken(cases, backends)
     machine = _machine()
     if request.cases:
-        refuse_oversized(cases, _memory_bytes(machine))
+        refuse_oversized(cases, memory_bytes(machine))
     place = None if request.device is None else read_place(request.device, machine)
     plans = [plan(one, machine, cases, place) for one in backends]
     if request.quick and not request.cases:  # a case that was named is wanted
@@ -201,12 +201,6 @@ def _machine() -> Machine:
     from attnctl.probe import probe
 
     return probe()
-
-
-def _memory_bytes(machine: Machine) -> int | None:
-    """What this process may use of the host's memory, where every case is made; None: not known."""
-    limits = (machine.cpu.memory_total_bytes, machine.cpu.memory_limit_bytes)
-    return min((one for one in limits if one is not None), default=None)
 
 
 def _backends(request: Request, registry: Registry) -> tuple[Backend, ...]:

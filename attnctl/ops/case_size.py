@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attnctl.exits import InputError
+from attnctl.machine import Machine
 from attnctl.ops.case import Case
 
 INPUT_BYTES, EXACT_BYTES = 2, 8
@@ -29,6 +30,12 @@ def least_bytes(case: Case) -> int:
     longest = max(contexts, default=0)
     scores = max((q * c for q, c in zip(queries, contexts, strict=True)), default=0) * heads
     return held + EXACT_BYTES * (longest * row + scores)
+
+
+def memory_bytes(machine: Machine) -> int | None:
+    """What a process may use of the host's memory, where every case is made; None: not known."""
+    limits = (machine.cpu.memory_total_bytes, machine.cpu.memory_limit_bytes)
+    return min((one for one in limits if one is not None), default=None)
 
 
 def refuse_oversized(cases: Iterable[Case], memory_bytes: int | None) -> None:

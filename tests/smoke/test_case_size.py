@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.machine import Cpu, Machine
 from attnctl.ops.case import Case, split_case
-from attnctl.ops.case_size import least_bytes, refuse_oversized
+from attnctl.ops.case_size import least_bytes, memory_bytes, refuse_oversized
 from attnctl.ops.catalog import all_cases, case_of
 
 GIB = 1 << 30
@@ -47,3 +48,10 @@ def test_every_case_of_ours_fits_into_little() -> None:
     """And the sizes that the pages name fit into a common machine."""
     refuse_oversized(all_cases(), GIB)
     refuse_oversized([case("paged(queries=1,contexts=65536)")], 4 * GIB)
+
+
+def test_what_a_container_allows_is_the_memory_that_there_is() -> None:
+    """Of the host's and the limit's the less; unknown where neither could be read."""
+    for total, limit, least in ((32, 8, 8), (8, 32, 8), (8, None, 8), (None, None, None)):
+        cpu = Cpu(memory_total_bytes=total, memory_limit_bytes=limit)
+        assert memory_bytes(Machine(name="box", cpu=cpu)) == least
