@@ -170,6 +170,8 @@ def check_named(name: str, slots: Tensor, query: Tensor) -> None:
 
 
 def check_cpu(name: str, tensor: Tensor) -> None:
-    """InputError: a tensor that does not lie on the processor."""
+    """InputError: a tensor that does not lie on the processor, or something that is none."""
+    if not isinstance(tensor, Tensor):
+        refuse(name, f"its tensors must lie on the cpu; one is no tensor, but {shown(tensor)}")
     if not tensor.is_cpu:
         refuse(name, f"its tensors must lie on the cpu; one is on {tensor.device}")
