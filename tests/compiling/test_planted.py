@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from attnctl.child import Worker
 from attnctl.compiling.run import MODULE
-from attnctl.run import Worker, answers
+from attnctl.run import answers
 from attnctl.trials import Trial
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
