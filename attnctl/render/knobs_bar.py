@@ -36,15 +36,14 @@ class KnobsBar(Bar):
             self._stream.flush()
 
     def _words(self, step: Step, now: float) -> str:
-        words = " compiled"
+        words, left_s = " compiled", self._left_s(step, now)
+        if step.lists_left:
+            words += f", {step.lists_left} cases to look at"
+        elif left_s is not None:
+            words += f", about {_time(left_s)} left"
         if step.bad:
             words += f", {step.bad} bad"
-        if step.known:
-            words += f", {step.known} more known before"
-        if step.lists_left:
-            return f"{words}, {step.lists_left} cases not looked at yet"
-        left_s = self._left_s(step, now)
-        return words if left_s is None else f"{words}, about {_time(left_s)} left"
+        return f"{words}, {step.known} more known before" if step.known else words
 
     def _left_s(self, step: Step, now: float) -> float | None:
         """None while only one is done: its time is not known."""
