@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 LINE_LIMIT_BYTES = 1 << 20
 TAIL_BYTES = 4000
@@ -31,6 +32,18 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONSAFEPATH": "1"}
 
 
+def _folder() -> str | None:
+    """Where a child stands: its parent's folder, or the root where that one was removed.
+
+    Libraries that look for their own files from the current folder end the process without one.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return os.sep
+    return None
+
+
 class Worker:
     """One child process. Use as a context manager: it is ended however the block is left."""
 
@@ -50,6 +63,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_write,
+            cwd=_folder(),
             start_new_session=True,
         )
         os.close(log_write)

@@ -65,7 +65,7 @@ def answers(
     try:
         for text in lines:
             if worker is None and not refused:
-                worker, said = _start(make)
+                worker, said = start(make)
                 refused = said.detail if worker is None else ""
                 ready(said)
             if worker is None:
@@ -81,7 +81,7 @@ def answers(
             worker.end()
 
 
-def _start(make: Callable[[], Worker]) -> tuple[Worker | None, Ready]:
+def start(make: Callable[[], Worker]) -> tuple[Worker | None, Ready]:
     worker = make()
     try:
         said = _said(worker)

@@ -29,6 +29,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str | None = None
     most_spills_bytes: int | None = None
     every_knob: bool = False
+    journal: str | None = None
+    jobs: int | None = None
 
 
 def refuse(request: Request) -> None:
@@ -55,6 +57,7 @@ def _refuse_mixed(request: Request) -> None:
     for option, given, wants in (
         ("--spills", request.most_spills_bytes is not None, True),
         ("--every-knob", request.every_knob, True),
+        ("--jobs", request.jobs is not None, True),
         ("--device", request.device is not None, False),
         ("--determinism", request.twice, False),
         ("--perf", request.perf, False),
@@ -64,6 +67,10 @@ def _refuse_mixed(request: Request) -> None:
             raise InputError(f"smoke: {option} {word}: compiled kernels are not run")
     if request.most_spills_bytes is not None and request.most_spills_bytes < 0:
         raise InputError(f"--spills {request.most_spills_bytes}: must be 0 or more bytes")
+    if request.journal is not None and not request.every_knob:
+        raise InputError("smoke: --journal needs --every-knob: other runs are short")
+    if request.jobs is not None and not 1 <= request.jobs <= 64:
+        raise InputError(f"--jobs {request.jobs}: must be from 1 to 64 children")
 
 
 def _refuse_baseline(request: Request) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from attnctl.compiling.declared import compiled_backends, declared
+from attnctl.compiling.declared import compiled_backends
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
+from attnctl.ops.case_size import memory_bytes, refuse_oversized
 from attnctl.registry import Backend, Registry
 from attnctl.smoke import (
     Plan,
@@ -20,13 +21,14 @@ from attnctl.smoke import (
     summary,
     with_imports,
 )
+from attnctl.smoke_again import options_of
 from attnctl.smoke_place import Place, read_place
 from attnctl.smoke_request import Request
 from attnctl.smoke_streams import run_plans_here
 from attnctl.trials import Ceiling, Ready, SmokeReport, Trial
 
-CASE_S, COMPILE_S, EVERY_KNOB_S = 60.0, 300.0, 7200.0
-"""Limits of one case where the user names none; a compiler's worst passes take a minute."""
+CASE_S = 60.0
+"""Limit of one case where the user names none."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,8 @@ def prepare(request: Request) -> Prepared:
     if request.cases:
         refuse_untaken(cases, backends)
     machine = _machine()
+    if request.cases:
+        refuse_oversized(cases, memory_bytes(machine))
     place = None if request.device is None else read_place(request.device, machine)
     plans = [plan(one, machine, cases, place) for one in backends]
     if request.quick and not request.cases:  # a case that was named is wanted
@@ -89,29 +93,21 @@ def _with_serving(
 
 def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepared:
     from attnctl.compiling.baseline import read_report
-    from attnctl.compiling.plan import plan_for
-    from attnctl.compiling.targets import read_targets
+    from attnctl.smoke_compile import compile_plans
 
-    targets = read_targets(request.targets or "")
     earlier = None if request.baseline is None else read_report(request.baseline)
     asked = _cases(request) if request.cases or request.model is not None else None
-    if asked is not None:
-        refuse_untaken(asked, backends)
-    plans = [
-        plan_for(target, backend, _of_ops(request, cases), request.most_spills_bytes)
-        for target in targets
-        for backend in backends
-        for cases in [declared(backend, request.quick) if asked is None else asked]
-    ]
-    if request.every_knob:
-        plans = [msgspec.structs.replace(one, every_knob=True) for one in plans]
-    if asked is None and not any(one.runnable or one.refused for one in plans):
-        raise InputError("smoke: none of these backends has a kernel of ours to compile")
+    plans = compile_plans(request, backends, asked, lambda cases: _of_ops(request, cases))
     return Prepared(request=request, plans=tuple(plans), baseline=earlier)
 
 
 def run(prepared: Prepared) -> SmokeReport:
     """The trials of every plan, shown as they end, and what they come to."""
+    options = options_of(prepared.request)
+    return msgspec.structs.replace(_run(prepared), options=options)
+
+
+def _run(prepared: Prepared) -> SmokeReport:
     from attnctl.render.smoke_live import LiveTable
     from attnctl.unwinding import ended_by_signals
 
@@ -119,7 +115,7 @@ def run(prepared: Prepared) -> SmokeReport:
     trials: list[list[Trial]] = [[] for _ in prepared.plans]
     with ended_by_signals():
         ceilings = _ceilings(prepared)
-        with LiveTable(prepared.plans) as live:
+        with LiveTable(prepared.plans, shown=not prepared.request.every_knob) as live:
             for place, trial in _trials(prepared, said, ceilings):
                 trials[place].append(trial)
                 live.note(place, trial)
@@ -161,28 +157,22 @@ def _trials(
             ceilings=ceilings,
         )
         return
-    from attnctl.compiling.run import run_plans
+    from attnctl.smoke_compile import compiled_trials
 
-    timeout_s = request.timeout_s or (EVERY_KNOB_S if request.every_knob else COMPILE_S)
-    yield from run_plans(prepared.plans, timeout_s, _children(), said.append)
+    yield from compiled_trials(request, prepared.plans, said.append)
 
 
 def _compiled(prepared: Prepared, found: SmokeReport, said: Sequence[Ready]) -> SmokeReport:
     """The report with the compiler's version and, where one was given, the baseline's changes."""
-    from attnctl.compiling.baseline import compare_with
+    from attnctl.smoke_compile import against, with_versions
 
-    if said:
-        found = msgspec.structs.replace(found, torch=said[0].torch, triton=said[0].triton)
+    found = with_versions(found, said)
     earlier, path = prepared.baseline, prepared.request.baseline
-    if earlier is None or path is None:
-        return found
-    changed = compare_with(earlier, path, found)
-    code = 1 if changed.worse else found.exit_code
-    return msgspec.structs.replace(found, baseline=changed, exit_code=code)
+    return found if earlier is None or path is None else against(earlier, path, found)
 
 
 def _children() -> int:
-    """A child a core, but no more than a machine's memory bears: each holds a compiler."""
+    """A child a core, but no more than a machine's memory bears."""
     import os
 
     return max(1, min(len(os.sched_getaffinity(0)), 8))

@@ -1,6 +1,7 @@
 """One module per command; it is imported when the command is called."""
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 
@@ -14,6 +15,7 @@ def load_msgspec() -> None:
         return
     sys.modules[extensions] = None  # an import of it fails meanwhile
     try:
-        import_module("msgspec")
+        with suppress(ImportError):  # a msgspec that cannot do without is imported with it later
+            import_module("msgspec")
     finally:
         del sys.modules[extensions]

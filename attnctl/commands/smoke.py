@@ -112,6 +112,16 @@ def command(
     every_knob: Annotated[
         bool, typer.Option("--every-knob", help="Compile each setting that tune would try, too.")
     ] = False,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Note each launch of --every-knob there, and go on from it."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Children that compile side by side: one a core."),
+    ] = None,
     self_test: Annotated[
         bool,
         typer.Option("--self-test", help="Plant faults into kernels; each must be caught."),
@@ -146,6 +156,8 @@ def command(
         baseline=baseline,
         most_spills_bytes=spills,
         every_knob=every_knob,
+        journal=journal,
+        jobs=jobs,
     )
     if self_test:
         if request != Request() or junit is not None:
@@ -155,7 +167,8 @@ def command(
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:
         refuse_unwritable(junit)  # now, and not after a run of many minutes
-        for name, used in (("--model", model), ("--baseline", baseline)):
+        named = (("--model", model), ("--baseline", baseline), ("--journal", journal))
+        for name, used in named:
             if used and (same_file(junit, used) or same_file(junit, f"{used}/config.json")):
                 raise InputError(f"--junit {junit}: it is the {name}; name another file")
     prepared = prepare(request)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from attnctl.tune.settings import Setting
 
 
-def case_launches(runtime: Any, case: Case, machine: Machine) -> list[Launch]:
-    """Every launch of a case on the machine's GPU, in order."""
+def case_launches(runtime: Any, case: Case, machine: Machine, batch: Any = None) -> list[Launch]:
+    """Every launch of a case on the machine's GPU, in order. batch: as in meta_calls.call."""
     from attnctl.kernels.triton.launch import Device
     from attnctl.kernels.triton.stand_in import standing_on
     from attnctl.ops.meta_calls import call
@@ -24,7 +24,7 @@ def case_launches(runtime: Any, case: Case, machine: Machine) -> list[Launch]:
     gpu = gpu_of(machine)
     device = Device(gpu.arch or "", gpu.unit_count or 1, gpu.shared_memory_bytes or 0)
     with standing_on(device), recording() as launches:
-        call(runtime, case)
+        call(runtime, case, batch)
     return launches
 
 

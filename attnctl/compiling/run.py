@@ -41,8 +41,7 @@ def _groups(plans: Sequence[Plan]) -> Iterator[list[Job]]:
     targets: dict[str, list[Job]] = {}
     for place, plan in enumerate(plans):
         jobs = targets.setdefault(plan.device, [])
-        knobs = "every" if plan.every_knob else "shipped"
-        words = f"{plan.backend} {plan.device} {plan.most_spills_bytes or 0} {knobs}"
+        words = f"{plan.backend} {plan.device} {plan.most_spills_bytes or 0}"
         jobs += [(place, words, text) for text in plan.runnable]
     return (jobs for jobs in targets.values() if jobs)
 

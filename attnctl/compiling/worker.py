@@ -1,7 +1,7 @@
 """The child process of cross-compilation: the only part of it that imports torch and triton.
 
-Reads lines of backend, target, bytes that a thread may spill, "shipped" or "every" for the knobs,
-and case, and answers as attnctl.worker does.
+Reads lines of backend, target, bytes that a thread may spill and case, and answers as
+attnctl.worker does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from attnctl.worker import private_answers, say
 
 def main() -> int:
     answers = private_answers()
-    _settle()
+    settle()
     try:
         _serve(answers)
     except Exception as error:  # the parent turns it into a sentence
@@ -31,7 +31,7 @@ def main() -> int:
     return 0
 
 
-def _settle() -> None:
+def settle() -> None:
     """Gives Triton another cache where its own cannot be written: nothing compiles without one."""
     root = os.environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111
     own = os.environ.get("TRITON_CACHE_DIR") or f"{root}/.triton/cache"
@@ -58,12 +58,10 @@ def _serve(answers: IO[bytes]) -> None:
     versions = str(torch.__version__), str(triton.__version__)
     say(answers, Ready(ok=True, torch=versions[0], triton=versions[1]))
     for line in sys.stdin:
-        backend, target, most, knobs, text = line.strip().split(" ", 4)
+        backend, target, most, text = line.strip().split(" ", 3)
         compilers.setdefault(target, Compiler(stand_in(target, known)))
         start = time.perf_counter()
         trial = _tried(compilers[target], backend, text, int(most))
-        if knobs == "every" and trial.status == "pass":
-            trial = _with_every_knob(compilers[target], backend, trial)
         say(answers, msgspec.structs.replace(trial, seconds=time.perf_counter() - start))
 
 
@@ -81,7 +79,7 @@ def _tried(compiler: Any, backend: str, text: str, most_spills_bytes: int) -> Tr
             kernel = f"{launch.kernel.__name__}: "
             done.append(compiler.compile(launch))
     except Exception as error:  # one case's error is that case's result
-        return Trial(text, "error", detail=kernel + _sentence(error), launches=tuple(done))
+        return Trial(text, "error", detail=kernel + sentence(error), launches=tuple(done))
     faults = [f"{one.kernel}: {fault}" for one in done for fault in one.faults(most_spills_bytes)]
     if not done:
         faults = ["launches no Triton kernel, so that nothing was compiled"]
@@ -89,36 +87,7 @@ def _tried(compiler: Any, backend: str, text: str, most_spills_bytes: int) -> Tr
     return Trial(text, status, detail="; ".join(faults), launches=tuple(done))  # type: ignore[arg-type]
 
 
-def _with_every_knob(compiler: Any, backend: str, trial: Trial) -> Trial:
-    """The trial with the launches of each setting that tune would try on the target.
-
-    One that spills is merely slow, and tune leaves it; one that does not load is bad.
-    """
-    from attnctl.compiling.record import case_launches, settings_for
-    from attnctl.ops.case import split_case
-    from attnctl.ops.catalog import case_of
-    from attnctl.runtime import open_backend
-    from attnctl.tune.settings import tuned
-
-    runtime, case = open_backend(backend), case_of(*split_case(trial.case))
-    done, faults = dict.fromkeys(trial.launches), []
-    for setting in settings_for(runtime, case, compiler.machine)[1:]:
-        try:
-            changed = tuned(runtime, setting.knobs, setting.kernel)
-            launches = case_launches(changed, case, compiler.machine)
-            found = [compiler.compile(launch) for launch in launches]
-        except Exception as error:  # one setting's error is one fault of the case
-            faults.append(f"{setting}: {_sentence(error)}")
-            continue
-        done |= dict.fromkeys(found)
-        most = max((one.spills_bytes for one in found), default=0)
-        faults += [f"{setting}: {one.kernel}: {x}" for one in found for x in one.faults(most)]
-    status = "wrong" if faults else "pass"
-    changes = {"status": status, "detail": "; ".join(faults), "launches": tuple(done)}
-    return msgspec.structs.replace(trial, **changes)
-
-
-def _sentence(error: BaseException) -> str:
+def sentence(error: BaseException) -> str:
     """The error's own words; where the compiler only says at which line, those of its cause."""
     while error.__cause__ is not None:
         error = error.__cause__

@@ -7,6 +7,7 @@ them gets their numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -16,9 +17,17 @@ from torch import Tensor
 from attnctl.ops.case import Case
 
 
-def call(runtime: Any, case: Case) -> None:
-    """Writes the cache where there is one, then runs the case's own call."""
-    _CALLS[case.op](runtime, case)
+def call(runtime: Any, case: Case, batch: Any = None) -> None:
+    """Writes the cache where there is one, then runs the case's own call.
+
+    batch: what built() gave, for who calls one case many times: its numbers are most of the work.
+    """
+    _CALLS[case.op](runtime, case, built(case) if batch is None else batch)
+
+
+def built(case: Case) -> Any:
+    """The batch that a case is tried on, with its numbers, on the processor."""
+    return import_module(f"attnctl.ops.{_BUILDERS.get(case.op, 'state_inputs')}").build(case)
 
 
 class Known(torch.Tensor):  # type: ignore[misc]
@@ -65,12 +74,10 @@ def _metadata(runtime: Any, batch: Any, longest: tuple[int, int]) -> Any:
     )
 
 
-def _paged(runtime: Any, case: Case) -> None:
+def _paged(runtime: Any, case: Case, batch: Any) -> None:
     from attnctl.ops.paged_cases import widths
-    from attnctl.ops.paged_inputs import build
     from attnctl.ops.paged_trial import empty_cache
 
-    batch = build(case)
     cache = empty_cache(runtime, batch, "meta")
     metadata = _metadata(runtime, batch, (batch.max_query_len, batch.max_seq_len))
     params = _without_memory(batch.params)
@@ -80,10 +87,8 @@ def _paged(runtime: Any, case: Case) -> None:
     runtime.forward(query, cache, metadata, params, out)
 
 
-def _mla(runtime: Any, case: Case) -> None:
-    from attnctl.ops.mla_inputs import build
+def _mla(runtime: Any, case: Case, batch: Any) -> None:
 
-    batch = build(case)
     cache, metadata = _latent_cache(runtime, batch)
     query, lse = _meta(batch.query), _lse(batch)
     if case["form"] == "absorbed":
@@ -96,10 +101,8 @@ def _mla(runtime: Any, case: Case) -> None:
     runtime.prefill(query, cache, metadata, batch.params, *weights, out=out, lse=lse, chunk=chunk)
 
 
-def _mla_sparse(runtime: Any, case: Case) -> None:
-    from attnctl.ops.mla_inputs import build
+def _mla_sparse(runtime: Any, case: Case, batch: Any) -> None:
 
-    batch = build(case)
     cache, metadata = _latent_cache(runtime, batch)
     query = _meta(batch.query)
     out = query.new_empty(*query.shape[:2], case.count("lora"))
@@ -140,11 +143,9 @@ def _lse(batch: Any) -> Tensor:
     return torch.empty(batch.query.shape[:2], dtype=torch.float32, device="meta")
 
 
-def _indexer(runtime: Any, case: Case) -> None:
+def _indexer(runtime: Any, case: Case, batch: Any) -> None:
     from attnctl.ops.indexer import index_cache_shape
-    from attnctl.ops.indexer_trial import build
 
-    batch = build(case)
     shape = index_cache_shape(batch.num_blocks, case.count("page"), case.count("head_dim"))
     cache = torch.empty(shape, dtype=torch.uint8, device="meta")
     longest = _longest(case)
@@ -162,18 +163,15 @@ def _indexer(runtime: Any, case: Case) -> None:
     runtime.select_tokens(query, weights, cache, metadata, batch.params, picks)
 
 
-def _merge_states(runtime: Any, case: Case) -> None:
-    from attnctl.ops.merge_states_trial import build
+def _merge_states(runtime: Any, case: Case, batch: Any) -> None:
 
-    states = [_meta(state) for state in build(case)]
+    states = [_meta(state) for state in batch]
     out, lse = torch.empty_like(states[0]), torch.empty_like(states[1])
     runtime.merge_states(*states, out=out, lse=lse)
 
 
-def _state(runtime: Any, case: Case) -> None:
-    from attnctl.ops.state_inputs import build
+def _state(runtime: Any, case: Case, batch: Any) -> None:
 
-    batch = build(case)
     metadata = runtime.build_metadata(
         batch.query_start_loc,
         batch.state_indices,
@@ -186,7 +184,17 @@ def _state(runtime: Any, case: Case) -> None:
     runtime.forward(_without_memory(batch.inputs), _meta(batch.pool), metadata)
 
 
-_CALLS: dict[str, Callable[[Any, Case], None]] = {
+_BUILDERS = {
+    "paged": "paged_inputs",
+    "diffkv": "paged_inputs",
+    "mla": "mla_inputs",
+    "mla_sparse": "mla_inputs",
+    "indexer": "indexer_trial",
+    "merge_states": "merge_states_trial",
+}
+"""Operation -> the module that builds its batches; those of states share one."""
+
+_CALLS: dict[str, Callable[[Any, Case, Any], None]] = {
     "paged": _paged,
     "diffkv": _paged,
     "mla": _mla,

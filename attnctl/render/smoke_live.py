@@ -19,13 +19,16 @@ MOST_ROWS = 12
 class LiveTable:
     """A row a plan, a bar for the whole with the time that is left. Use as a context manager.
 
-    console: None for standard error; rich is imported only where it is a terminal.
+    console: None for standard error; rich is imported only where it is a terminal. shown: False
+    where another line says how far the run is.
     """
 
-    def __init__(self, plans: Sequence[Plan], console: Console | None = None) -> None:
+    def __init__(
+        self, plans: Sequence[Plan], console: Console | None = None, *, shown: bool = True
+    ) -> None:
         self._rows = [_Row(plan) for plan in plans]
         self._live: Any = None
-        if console is None and not _is_terminal():
+        if not shown or (console is None and not _is_terminal()):
             return
         from rich.console import Console
         from rich.live import Live

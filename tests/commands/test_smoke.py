@@ -35,7 +35,12 @@ def test_a_missing_compiler_is_one_sentence_and_not_a_failure_of_every_case(
 
 
 @pytest.mark.parametrize(
-    ("option", "more"), [("--model", ()), ("--baseline", ("--compile-for", "sm_90"))]
+    ("option", "more"),
+    [
+        ("--model", ()),
+        ("--baseline", ("--compile-for", "sm_90")),
+        ("--journal", ("--compile-for", "sm_90", "--every-knob")),
+    ],
 )
 def test_a_junit_file_never_takes_the_place_of_what_is_read(
     tmp_path: Path, option: str, more: tuple[str, ...]
@@ -93,6 +98,27 @@ def test_support_counts_what_each_backend_takes_and_says_why_not_more() -> None:
     assert set(rows) == {"paged", "diffkv"}
     assert " of " in rows["paged"]
     assert found.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--journal", "j"), "smoke: --journal needs --every-knob: other runs are short"),
+        (("--jobs", "0"), "--jobs 0: must be from 1 to 64 children"),
+        (("--jobs", "65"), "--jobs 65: must be from 1 to 64 children"),
+    ],
+)
+def test_what_makes_no_compilation_is_refused(words: tuple[str, ...], says: str) -> None:
+    """Before anything is looked at."""
+    found = run(*COMPILE, *words)
+    assert (found.code, found.out, found.err) == (2, "", f"attnctl: {says}\n")
+
+
+def test_jobs_are_of_a_compilation_alone() -> None:
+    """A run of kernels has a child a backend."""
+    found = run(*ON, "--jobs", "2")
+    assert found.code == 2
+    assert "--jobs needs --compile-for" in found.err
 
 
 def test_a_compilation_is_listed_without_compiling() -> None:

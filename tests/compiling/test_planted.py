@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,33 +10,22 @@ from attnctl.child import Worker
 from attnctl.compiling.run import MODULE
 from attnctl.run import answers
 from attnctl.trials import Trial
+from tests.compiling.planted_plugins import planted_plugins
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What a child must find in its environment; afterwards all is as it was."""
-    before = dict(os.environ)
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, (str(PLUGINS), before.get("PYTHONPATH")))
-    )
-    os.environ["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
-    os.environ.pop("TRITON_INTERPRET", None)
-    yield before
-    os.environ.clear()
-    os.environ.update(before)
+@pytest.fixture(scope="module", autouse=True)
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with planted_plugins(tmp_path_factory.mktemp("triton")):
+        yield
 
 
 def tried(*pairs: tuple[str, int], timeout_s: float = 120.0, most: int = 512) -> list[Trial]:
     case = "paged(queries=1,contexts=16,window={})"
-    lines = [
-        f"MISCOMPILES {target} {most} shipped {case.format(window)}" for target, window in pairs
-    ]
+    lines = [f"MISCOMPILES {target} {most} {case.format(window)}" for target, window in pairs]
     return list(answers(lambda: Worker(module=MODULE), lines, timeout_s))
 
 
-def test_each_fault_has_its_sentence(planted: dict[str, str]) -> None:
+def test_each_fault_has_its_sentence() -> None:
     """A crash costs its own case; FP8 is native on Hopper and up-cast on CDNA 3."""
     found = tried(
         ("sm_90", 1), ("sm_90", 2), ("sm_90", 3), ("sm_90", 4), ("sm_90", 5),
@@ -61,13 +48,13 @@ def test_each_fault_has_its_sentence(planted: dict[str, str]) -> None:
         assert words in trial.detail
 
 
-def test_a_compile_that_hangs_ends_at_the_limit(planted: dict[str, str]) -> None:
+def test_a_compile_that_hangs_ends_at_the_limit() -> None:
     """And the next case is compiled by a new child."""
     statuses = [trial.status for trial in tried(("sm_90", 7), ("sm_90", 5), timeout_s=15.0)]
     assert statuses == ["timeout", "error"]
 
 
-def test_the_budget_for_spills_is_the_lines_own(planted: dict[str, str]) -> None:
+def test_the_budget_for_spills_is_the_lines_own() -> None:
     """What is red at 512 bytes is not at a megabyte."""
     (trial,) = tried(("sm_90", 4), most=1 << 20)
     assert trial.status == "pass"

@@ -100,6 +100,13 @@ BOUNDS = (
         {},
     ),
     Bound(
+        "docs/smoke.md",
+        "--every-knob --journal",
+        "every setting for nine targets takes hours of a core",
+        {"all --every-knob": "sm_90 --case 'linear(queries=1)' --every-knob"},
+        {},
+    ),
+    Bound(
         "docs/profiles.md",
         "attnctl warm",
         "the profile of an H200 is refused on other devices",

@@ -10,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
+from attnctl.exits import InputError
+from attnctl.tune.settings import Limits, Setting, Work
 from faulty.reference import Reference
 
 
@@ -44,14 +46,29 @@ def tensor(dtype: torch.dtype) -> torch.Tensor:
 
 
 class Miscompiles(Reference):
+    """fault: one for any window; None for that of the case. programs: of a launch's grid."""
+
+    def __init__(self, fault: int | None = None, programs: int = 1) -> None:
+        self.fault, self.programs = fault, programs
+
+    def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
+        """A grid of its own, which compiles to nothing of its own, and each fault that ends."""
+        changes = [{}, {"programs": 2}, *({"fault": fault} for fault in (2, 5, 9))]
+        return tuple(Setting(knobs=knobs) for knobs in changes)
+
+    def with_knobs(self, knobs: Any, kernel: str = "") -> Miscompiles:
+        return Miscompiles(**knobs)
+
     def write_cache(self, *_: Any) -> None:
         """Nothing: the cache is not what is planted."""
 
     def forward(self, query: Any, cache: Any, metadata: Any, params: Any, out: Any = None) -> Any:
         half, total = tensor(torch.float16), tensor(torch.float32)
-        fault = params.window
+        fault = params.window if self.fault is None else self.fault
         if fault == 1:
-            multiply_kernel[(1,)](half, half, total, 4096, ROWS=64, DEPTH=64, num_warps=4)
+            multiply_kernel[(self.programs,)](
+                half, half, total, 4096, ROWS=64, DEPTH=64, num_warps=4
+            )
         if fault == 2:  # four stages of two tiles of 64 KB
             multiply_kernel[(1,)](
                 half, half, total, 4096, ROWS=128, DEPTH=256, num_warps=8, num_stages=5
@@ -67,6 +84,8 @@ class Miscompiles(Reference):
             os.abort()
         if fault == 7:
             time.sleep(600)
+        if fault == 9:
+            raise InputError("no launch for it")
         return out
 
 
