@@ -201,8 +201,9 @@ static void prepare(const Attention& a, const Sequence& s, const Item& item, Dir
     }
     for (i64 x = 0; lanes && x < a.width; x++)
       d.query[x * lanes + r] = r < item.rows ? to[x] : 0;
-    for (i64 x = 0; share && x < a.width; x++)
-      d.query[x / share * 16 + r * share + x % share] = r < item.rows ? to[x] : 0;
+    float* lane = d.query + r * share;
+    for (i64 x = 0; share && x < a.width; x += share, lane += 16)
+      for (i64 y = 0; y < share; y++) lane[y] = r < item.rows ? to[x + y] : 0;
     if (r >= item.rows) continue;
     for (i64 x = 0; x < pad_v; x++) d.sums[r * pad_v + x] = 0;
     store(d.total + r * LANES, (vf){});
