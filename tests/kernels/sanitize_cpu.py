@@ -10,15 +10,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from attnctl.kernels.cpu import latent, paged, state_call
-from attnctl.kernels.cpu.build import build, compilers, isa_flags
+from attnctl.kernels.cpu.build import compilers, isa_flags
 from attnctl.ops.case import Value
 from attnctl.probe.cpu import probe_cpu
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.realhost import RealHost
 
 FLAGS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SHARED = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-fPIC", "-shared", "-w")
 
 CASES: tuple[dict[str, Value], ...] = (
     {},
@@ -72,7 +74,12 @@ def run_latent(paged: str, latent: str, indexer: str) -> int:
     return min(wrong, 1)
 
 
-def run_cases(library: str) -> int:
+def run_tiles(library: str) -> int:
+    """Every batch of bfloat16 in tiles, whose products plain C++ computes."""
+    return run_cases(library, direct_rows=0)
+
+
+def run_cases(library: str, **knobs: int) -> int:
     import torch
 
     from attnctl.kernels.cpu.call import NativeKernels
@@ -80,6 +87,7 @@ def run_cases(library: str) -> int:
 
     torch.set_num_threads(3)
     kernels, wrong = NativeKernels(library), 0
+    kernels.tune(**knobs)
     for changes in CASES:
         for dtype in ("float32", "float16", "bfloat16"):
             result = judge(kernels, **{"dtype": dtype, **changes})
@@ -106,32 +114,38 @@ def run_states(library: str) -> int:
     return min(wrong, 1)
 
 
+def compiled(source: Path, flags: tuple[str, ...], folder: Path) -> str:
+    """The shared object; attnctl's own build would load it into this process, which is none of its.
+
+    CalledProcessError: the compiler refuses it.
+    """
+    target = folder / f"{source.stem}.so"
+    line = [*compilers(dict(os.environ))[0], *SHARED, *flags, *FLAGS, "-o", str(target)]
+    subprocess.run([*line, "-x", "c++", str(source)], check=True)
+    return str(target)
+
+
 def main() -> int:
     if len(sys.argv) > 2:
-        runs = {"paged": run_cases, "latent": run_latent, "states": run_states}
+        runs = {"paged": run_cases, "tiles": run_tiles, "latent": run_latent, "states": run_states}
         return runs[sys.argv[1]](*sys.argv[2:])
-    environ = dict(os.environ)
     cpu = probe_cpu(RealHost(), Ledger())
+    flags = (*isa_flags(cpu.arch, cpu.isa), "-fopenmp")
     sources = {
         "paged": (paged.SOURCE,),
+        "tiles": (paged.SOURCE,),
         "latent": (paged.SOURCE, latent.LATENT_SOURCE, latent.INDEXER_SOURCE),
         "states": (state_call.SOURCE,),
     }
+    asked = [*compilers(dict(os.environ))[0], "-print-file-name=libasan.so"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True)
+    preload = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
     with tempfile.TemporaryDirectory() as folder:
-        environ["XDG_CACHE_HOME"] = folder
         for name, files in sources.items():
-            paths = []
-            for source in files:
-                made = build(source, (*isa_flags(cpu.arch, cpu.isa), *FLAGS), environ)
-                if made.path is None or FLAGS[-1] not in made.finding.found:
-                    print(made.finding.found)
-                    return 1
-                paths.append(made.path)
-            asked = [*compilers(environ)[0], "-print-file-name=libasan.so"]
-            found = subprocess.run(asked, capture_output=True, text=True, check=True)
-            preload = {"LD_PRELOAD": found.stdout.strip(), "ASAN_OPTIONS": "detect_leaks=0"}
+            more = ("-DTILES_EMULATED",) if name == "tiles" else ()
+            paths = [compiled(source, (*flags, *more), Path(folder)) for source in files]
             line = [sys.executable, "-m", "tests.kernels.sanitize_cpu", name, *paths]
-            status = subprocess.run(line, env={**environ, **preload}, check=False).returncode
+            status = subprocess.run(line, env={**os.environ, **preload}, check=False).returncode
             if status:
                 return status
     return 0
