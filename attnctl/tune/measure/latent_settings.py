@@ -92,7 +92,7 @@ def _fits(tile: Tiles, limits: Limits, rank: int, rope: int, size: int, *, packe
     need = queries + tile.stages * tile.keys * row + tile.rows * tile.keys * size
     if limits.arch.startswith("sm_") and tile.stages == 1:
         need += min(tile.rows, tile.keys) * values
-    elif limits.arch.startswith("sm_10") and tile.rows >= 64 and not packed:
+    elif limits.arch.startswith(("sm_10", "sm_11")) and tile.rows >= 64 and not packed:
         need = max(need, queries + 2 * tile.keys * (row + values) + SPARE)
     return need <= limits.shared_memory_bytes
 
