@@ -59,10 +59,11 @@ def _mamba2_bytes(knobs: Knobs, work: Work, arch: str) -> int:
     assert state is not None
     rows, chunk, stages = (int(knobs[f"chunks.{name}"]) for name in ("rows", "chunk", "stages"))
     width, rows = state.state_size or 128, min(rows, state.head_dim or rows)
+    stages = 1 if width > 128 else stages  # wide states are walked so whatever the knob says
     loaded = 4 * chunk * width + 2 * chunk * rows
     if arch.startswith("gfx"):
         return (stages - 1) * loaded
-    if width > 128 or stages == 1:  # wide states are walked in one stage whatever the knob says
+    if stages == 1:
         return loaded + 2 * rows * width
     return (stages - 1) * loaded + max(2 * rows * width + 2 * chunk**2, 4 * chunk**2)
 
