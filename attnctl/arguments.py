@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from attnctl.exits import InputError
@@ -19,6 +20,12 @@ def refuse_no_index(name: str, value: Any) -> None:
     """InputError where a device or a layer is not named by a number."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InputError(f"{name} {shown(value)}: give its index, a whole number")
+
+
+def refuse_no_count(name: str, value: Any, least: int = 0) -> None:
+    """InputError where a number of things is no whole number from `least` on."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} {shown(value)}: give a whole number from {least} on")
 
 
 def shown(value: Any) -> str:

@@ -13,7 +13,6 @@ import msgspec
 from attnctl.engines.values import EXTRA_PACKAGES
 from attnctl.exits import InputError
 from attnctl.machine import Machine, Package
-from attnctl.nearest import did_you_mean
 from attnctl.registry import Registry
 
 CHOICES = ("all", "none", "usual")
@@ -98,6 +97,8 @@ def _listed(choice: str, known: Iterable[str]) -> dict[str, str]:
         name, _, version = word.partition("==")
         name = name.strip().lower().replace("-", "_")
         if name not in known:
+            from attnctl.nearest import did_you_mean
+
             everything = sorted({*known, *CHOICES})
             hint = did_you_mean(name, everything) or f" Known are {', '.join(everything)}."
             raise InputError(f"--assume-installed {word}: no backend asks for it.{hint}")

@@ -18,7 +18,6 @@ from typer.main import get_command
 
 from attnctl import __version__
 from attnctl.exits import AttnctlError, Exit
-from attnctl.nearest import did_you_mean
 from attnctl.render.output import Output, remark, to_stderr
 
 # command -> one line of help; its module is attnctl.commands.<command>
@@ -84,6 +83,12 @@ class Strict:
 class Command(Strict, TyperCommand):
     """One verb."""
 
+    def invoke(self, ctx: Any) -> Any:
+        from attnctl.commands import load_msgspec
+
+        load_msgspec()
+        return super().invoke(ctx)
+
 
 class LazyGroup(Strict, TyperGroup):
     """Loads the invoked command's module, and lists the others from a table.
@@ -108,6 +113,8 @@ class LazyGroup(Strict, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.verbs:
+            from attnctl.nearest import did_you_mean
+
             ctx.fail(f"No such command {args[0]!r}.{did_you_mean(args[0], self.verbs)}")
         return super().resolve_command(ctx, args)
 

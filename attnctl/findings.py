@@ -4,8 +4,6 @@ Selection, probing and profile matching all answer in findings, so that one rend
 form serve them all.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 import msgspec

@@ -6,6 +6,8 @@ further up is lost.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from attnctl.exits import InputError
@@ -43,24 +45,25 @@ def refuse_repeated(data: bytes, where: str) -> None:
 
 def repeated(data: bytes) -> tuple[str, ...]:
     """For each key that an object of this JSON names twice, its path and both places."""
-    if not _may_repeat(data):
+    if plain(data) is not None:
         return ()
     from attnctl.json_keys import repeated_keys
 
     return tuple(map(str, repeated_keys(data)))
 
 
-def _may_repeat(data: bytes) -> bool:
-    """False where no object can name a key twice.
+def plain(data: bytes) -> Any:
+    """The value of JSON in which no object names a key twice; None where one may, or it is no JSON.
 
     Each member of an object has a colon of its own, and the other colons stand in texts. Parsed and
     written again a text has the colons that it had, if none was written as an escape, and a member
     that a later one replaced has taken its own away: the counts differ if and only if one did.
     """
     if b"\\u003a" in data or b"\\u003A" in data:
-        return True
+        return None
     try:
-        again = msgspec.json.encode(msgspec.json.decode(data))
+        value = msgspec.json.decode(data)
+        again = msgspec.json.encode(value)
     except (*UNREADABLE, UnicodeEncodeError):  # also JSON that other parsers take, with NaN in it
-        return True
-    return again.count(b":") != data.count(b":")
+        return None
+    return value if again.count(b":") == data.count(b":") else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from attnctl.smoke_again import again
 from attnctl.trials import BackendTrials, SmokeReport, Timing, Trial
 
 _KINDS = {"wrong": "failure", "error": "error", "crashed": "error", "timeout": "error"}
@@ -18,11 +19,11 @@ def junit_file(report: SmokeReport) -> bytes:
 def junit(report: SmokeReport) -> Element:
     root = Element("testsuites", name="attnctl smoke")
     for backend in report.backends:
-        root.append(_suite(backend))
+        root.append(_suite(report, backend))
     return root
 
 
-def _suite(backend: BackendTrials) -> Element:
+def _suite(report: SmokeReport, backend: BackendTrials) -> Element:
     suite = Element(
         "testsuite",
         name=backend.backend,
@@ -32,17 +33,19 @@ def _suite(backend: BackendTrials) -> Element:
         skipped=str(backend.count("unsupported", "unknown")),
         time=f"{sum(trial.seconds for trial in backend.trials):.3f}",
     )
-    suite.extend(_case(backend.backend, trial) for trial in backend.trials)
+    suite.extend(_case(report, backend, trial) for trial in backend.trials)
     return suite
 
 
-def _case(backend: str, trial: Trial) -> Element:
+def _case(report: SmokeReport, backend: BackendTrials, trial: Trial) -> Element:
     seconds = f"{trial.seconds:.3f}"
-    element = Element("testcase", classname=backend, name=trial.case, time=seconds)
+    element = Element("testcase", classname=backend.backend, name=trial.case, time=seconds)
     if trial.timing is not None:
         element.append(_times(trial.timing))
     if trial.status in _KINDS:
-        SubElement(element, _KINDS[trial.status], message=trial.detail, type=trial.status)
+        kind = _KINDS[trial.status]
+        fault = SubElement(element, kind, message=trial.detail, type=trial.status)
+        fault.text = f"again: {again(report, backend, trial)}"
     elif trial.status != "pass":
         reasons = "; ".join(f"{r.code}: wants {r.wanted}, found {r.found}" for r in trial.reasons)
         SubElement(element, "skipped", message=f"{trial.status}: {reasons}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from attnctl.arguments import refuse_no_count, shown
 from attnctl.decision import Decision
 from attnctl.exits import InputError
 from attnctl.layer import Layer
@@ -92,6 +93,13 @@ class LayerPlan:
     ) -> Planned:
         """The runtime's own build_metadata, of the backend that this batch's shape chooses."""
         context = named.get("max_seq_len", max_query_len)
+        if type(context) is not int or type(max_query_len) is not int:
+            refuse_no_count("max_query_len", max_query_len)
+            refuse_no_count("max_seq_len", context)
+            context, max_query_len = int(context), int(max_query_len)
+        if getattr(query_start_loc, "ndim", 0) != 1:
+            found = shown(query_start_loc)
+            raise InputError(f"query_start_loc {found}: give a tensor [B + 1] of integers")
         runtime, pick = self._chosen(query_start_loc.shape[0] - 1, context, max_query_len)
         built = runtime.build_metadata(query_start_loc, *rest, max_query_len=max_query_len, **named)
         return Planned(runtime, built, pick)

@@ -5,8 +5,6 @@ not known; `Machine.facts` says where each fact came from, or why it could not b
 Units are in the names; bandwidth is in 10^9 bytes per second.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

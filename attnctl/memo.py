@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from attnctl.findings import Finding, Verdict
 from attnctl.layer import Layer, Options, layer_of
@@ -12,14 +13,14 @@ from attnctl.registry import Backend
 from attnctl.requirements.rule import Rule, Subject
 
 
-class Answers(NamedTuple):
+class Answers(msgspec.Struct, frozen=True, gc=False):
     """The findings of some rules; met: every one of them is."""
 
     findings: tuple[Finding, ...]
     met: bool
 
 
-class _Rules(NamedTuple):
+class _Rules(msgspec.Struct, frozen=True):
     """A backend's rules by what they look at."""
 
     machine: tuple[Rule, ...]
@@ -91,7 +92,8 @@ class Memo:
     def _sorted(self, backend: Backend) -> _Rules:
         self._kept.append(backend)
         parts = [
-            tuple(rule for rule in backend.rules if rule.about == about) for about in _Rules._fields
+            tuple(rule for rule in backend.rules if rule.about == about)
+            for about in _Rules.__struct_fields__
         ]
         rules = self._rules[id(backend)] = _Rules(*parts)
         return rules

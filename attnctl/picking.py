@@ -25,14 +25,14 @@ def score(registry: Registry, subject: Subject, memo: Memo) -> list[Scored]:
     """Every backend with its findings: eligible ones first, then by place, then by name."""
     scored = []
     for backend in registry.backends:
-        findings, ok = memo.findings(backend, subject)
+        answers = memo.findings(backend, subject)
         rank = backend.rank(subject)
         candidate = Candidate(
             name=backend.name,
-            ok=ok,
+            ok=answers.met,
             kernel=backend.kernel_for(subject.layer),
             place=rank.place if rank else None,
-            findings=findings,
+            findings=answers.findings,
         )
         scored.append((backend, candidate, rank))
     scored.sort(key=_order)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnctl.arguments import refuse_no_count, refuse_other, shown
+from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.plan_blocks import widths
 
@@ -17,6 +19,10 @@ def zeroed_cache(
     """[N, P, ...] in the order of memory that the runtime likes best; dtype None: the layer's."""
     import torch
 
+    refuse_no_count("num_blocks", num_blocks, 1)
+    device = _device(device)
+    if dtype is not None:
+        refuse_other("dtype", dtype, torch.dtype, "one of torch's, as torch.bfloat16")
     lengths = widths(layer.op, layer.group, layer.kv_heads)
     shape = runtime.cache_shape(num_blocks, block_size, *lengths)
     order = list(getattr(runtime, "cache_stride_order", lambda: range(len(shape)))())
@@ -37,6 +43,9 @@ def zeroed_states(layer: Layer, slots: int, device: Any, num_spec: int) -> dict[
     state = layer.group.state
     if state is None:
         return {}
+    refuse_no_count("slots", slots, 1)
+    refuse_no_count("num_spec", num_spec)
+    device = _device(device)
     return {
         one.name: torch.zeros(slots, *one.shape, dtype=getattr(torch, one.dtype), device=device)
         for one in state_tensors(
@@ -48,3 +57,13 @@ def zeroed_states(layer: Layer, slots: int, device: Any, num_spec: int) -> dict[
             num_spec=num_spec,
         )
     }
+
+
+def _device(device: Any) -> Any:
+    """The device as torch takes it, None for the default one. InputError: torch knows none such."""
+    import torch
+
+    try:
+        return None if device is None else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise InputError(f"device {shown(device)}: give one of torch's, as cpu or cuda:0") from None

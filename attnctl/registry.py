@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -160,7 +160,7 @@ def load() -> Registry:
     return Registry(tuple(backends.values()), tuple(broken))
 
 
-class _Source(NamedTuple):
+class _Source(msgspec.Struct, frozen=True):
     """Where a declaration is said to be, before anything of it is loaded."""
 
     name: str

@@ -10,6 +10,7 @@ from attnctl.compiling.declared import compiled_backends
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.ops.case import Case
+from attnctl.ops.case_size import memory_bytes, refuse_oversized
 from attnctl.registry import Backend, Registry
 from attnctl.smoke import (
     Plan,
@@ -20,6 +21,7 @@ from attnctl.smoke import (
     summary,
     with_imports,
 )
+from attnctl.smoke_again import options_of
 from attnctl.smoke_place import Place, read_place
 from attnctl.smoke_request import Request
 from attnctl.smoke_streams import run_plans_here
@@ -50,6 +52,8 @@ def prepare(request: Request) -> Prepared:
     if request.cases:
         refuse_untaken(cases, backends)
     machine = _machine()
+    if request.cases:
+        refuse_oversized(cases, memory_bytes(machine))
     place = None if request.device is None else read_place(request.device, machine)
     plans = [plan(one, machine, cases, place) for one in backends]
     if request.quick and not request.cases:  # a case that was named is wanted
@@ -99,6 +103,11 @@ def _prepare_compilation(request: Request, backends: Sequence[Backend]) -> Prepa
 
 def run(prepared: Prepared) -> SmokeReport:
     """The trials of every plan, shown as they end, and what they come to."""
+    options = options_of(prepared.request)
+    return msgspec.structs.replace(_run(prepared), options=options)
+
+
+def _run(prepared: Prepared) -> SmokeReport:
     from attnctl.render.smoke_live import LiveTable
     from attnctl.unwinding import ended_by_signals
 

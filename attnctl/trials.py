@@ -158,7 +158,8 @@ class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run. exit_code: 0 good; 1 a case is bad, nothing ran, or a baseline was better.
 
     torch, triton: versions of a cross-compilation. perf: times were asked for; ceilings: of each
-    device that they were taken on.
+    device that they were taken on. options: words of the command line with which one case of this
+    run comes back.
     """
 
     schema: str = "attnctl.smoke/1"
@@ -168,7 +169,13 @@ class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
     perf: bool = False
     ceilings: tuple[Ceiling, ...] = ()
     baseline: Baseline | None = None
+    options: tuple[str, ...] = ()
     exit_code: int
+
+    @property
+    def compiled(self) -> bool:
+        """Whether kernels were compiled for targets, and none run."""
+        return any(one.level == "compile" for one in self.backends) or self.triton != ""
 
     @property
     def ran(self) -> int:

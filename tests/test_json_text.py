@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from attnctl import machines
 from attnctl.compiling.baseline import read_report
 from attnctl.exits import InputError
-from attnctl.json_text import refuse_repeated, repeated, unmarked
+from attnctl.json_text import plain, refuse_repeated, repeated, unmarked
 from attnctl.probe.tape import read_tape
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import parse, read_to_add
@@ -180,3 +180,36 @@ def test_an_entry_that_repeats_a_key_is_left_out_and_the_others_serve(tmp_path: 
 def test_no_shipped_file_repeats_a_key(path: Path) -> None:
     """Shipped profiles are read without the look for it."""
     assert repeated(path.read_bytes()) == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(documents())
+def test_plain_json_is_the_value_that_the_standard_parser_gives(text: str) -> None:
+    """Down to each number's type; None wherever an object names a key twice."""
+    found = plain(text.encode())
+    if repeated(text.encode()):
+        assert found is None
+    if found is not None:
+        assert repr(found) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["18446744073709551616", "-9223372036854775809", "-0", "-0.0", "1e5", "1e-400", "0.1"],
+)
+def test_numbers_at_the_edges_are_the_standard_parsers(text: str) -> None:
+    """Whole numbers of any size stay whole."""
+    assert repr(plain(f"[{text}]".encode())) == repr(json.loads(f"[{text}]"))
+
+
+@pytest.mark.parametrize("text", ["NaN", "[1e999]", '"\\ud800"', "", "{", '{"a": 1} x', "null"])
+def test_what_is_not_plain_is_left_to_the_standard_parser(text: str) -> None:
+    """It takes some of it, and says where the rest goes wrong."""
+    assert plain(text.encode()) is None
+
+
+def test_configs_are_read_alike_by_both_parsers() -> None:
+    """Every model file of the tests is plain."""
+    for path in sorted((ROOT / "tests" / "models").glob("*.json")):
+        data = path.read_bytes()
+        assert repr(plain(data)) == repr(json.loads(data)), path.name

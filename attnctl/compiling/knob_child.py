@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from attnctl.child import Worker
 from attnctl.compiling.knob_lines import Answer, Ask, Failed, Group, Lists, Made, MakeAsk
 from attnctl.compiling.todo import Todo
-from attnctl.run import Worker, start
+from attnctl.run import start
 from attnctl.trials import Ready
 
 MODULE = "attnctl.compiling.knob_worker"

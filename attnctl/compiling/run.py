@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from attnctl.run import Worker, answers
+from attnctl.child import Worker
+from attnctl.run import answers
 from attnctl.side_by_side import side_by_side
 from attnctl.smoke import Plan
 from attnctl.trials import Ready, Trial

@@ -11,6 +11,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.exits import InputError
 from attnctl.runtime import Metadata
 
@@ -37,8 +38,22 @@ def refuse(name: str, what: str) -> NoReturn:
     raise InputError(f"{name}: {what}")
 
 
+def check_tensors(name: str, **given: object) -> None:
+    """InputError: one of these is no tensor, or a view whose numbers are not those in memory."""
+    for what, value in given.items():
+        if not isinstance(value, Tensor):
+            refuse(name, f"{what} must be a tensor; it is {shown(value)}")
+        if value.is_neg():
+            refuse(name, f"{what} is a negated view of other numbers; pass {what}.resolve_neg()")
+
+
 def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
-    """The batch in the kernels' integer types. InputError: its tensors contradict each other."""
+    """A copy of the batch in the kernels' integer types: what is checked is what they will read.
+
+    InputError: its tensors contradict each other.
+    """
+    if not isinstance(metadata, Metadata):
+        refuse(name, f"metadata must be what build_metadata returns; it is {shown(metadata)}")
     for field, dimensions in (
         ("query_start_loc", 1),
         ("seq_lens", 1),
@@ -63,10 +78,10 @@ def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
     longest = _check_lengths(name, starts, lens, metadata)
     first, last = (int(x) for x in table.aminmax()) if table.numel() else (0, -1)
     return CheckedMetadata(
-        query_start_loc=metadata.query_start_loc.to(torch.int32).contiguous(),
-        seq_lens=metadata.seq_lens.to(torch.int32).contiguous(),
-        block_table=_narrowed(table, first, last).contiguous(),
-        slot_mapping=slots.to(torch.int64).contiguous(),
+        query_start_loc=_owned(metadata.query_start_loc, torch.int32),
+        seq_lens=_owned(metadata.seq_lens, torch.int32),
+        block_table=_owned(_narrowed(table, first, last), torch.int32),
+        slot_mapping=_owned(slots, torch.int64),
         max_query_len=metadata.max_query_len,
         max_seq_len=metadata.max_seq_len,
         rows=starts[-1],
@@ -85,11 +100,17 @@ def check_bounds(name: str, metadata: Metadata) -> None:
             refuse(name, f"{field} must be an integer from 0 on, a bound; it is {bound!r}")
 
 
+def _owned(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A dense copy: a program that fills its tensors for the next batch does not change this one's,
+    by whose numbers kernels go to bare addresses."""
+    return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+
+
 def _narrowed(table: Tensor, first: int, last: int) -> Tensor:
-    """The table as int32. A block beyond that stays one that no cache has."""
+    """The table within int32. A block beyond that stays one that no cache has."""
     if first < -(1 << 31) or last >= 1 << 31:
-        table = table.clamp(-1, (1 << 31) - 1)
-    return table.to(torch.int32)
+        return table.clamp(-1, (1 << 31) - 1)
+    return table
 
 
 def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> None:

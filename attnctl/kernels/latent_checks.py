@@ -7,7 +7,8 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.arguments import shown
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
@@ -41,6 +42,9 @@ def check_cache(
 
     packed: whether the backend reads torch.uint8 rows of fp8_ds_mla.
     """
+    if not isinstance(params, Latent):
+        refuse(name, f"params must be an attnctl.ops.mla.Latent; it is {shown(params)}")
+    check_tensors(name, cache=cache)
     rank = params.kv_lora_rank
     if not isinstance(rank, Integral) or not 0 < rank <= width:
         refuse(name, f"kv_lora_rank must be a part of the row's {width} columns; it is {rank!r}")
@@ -70,6 +74,8 @@ def check_cache(
 
 def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata) -> None:
     """InputError: the rows and slots of a write do not fit together, or not the cache."""
+    check_tensors(name, latent=latent, rope=rope, cache=cache)
+    check_spread(name, cache, "tokens of a cache that is written")
     if latent.dim() != 2 or rope.dim() != 2 or latent.shape[0] != rope.shape[0]:
         refuse(
             name,
@@ -90,6 +96,7 @@ def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata:
 
 def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> None:
     """InputError: no query [T, H, D], one of another device, or one shorter than its batch."""
+    check_tensors(name, query=query, cache=cache)
     if query.dim() != 3 or query.dtype not in FLOATS:
         refuse(
             name,
@@ -115,6 +122,7 @@ def check_out(name: str, query: Tensor, width: int, out: Tensor | None, lse: Ten
     ):
         if tensor is None:
             continue
+        check_tensors(name, **{what: tensor})
         if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != query.device:
             refuse(
                 name,
@@ -130,6 +138,7 @@ def check_weights(
     name: str, query: Tensor, w_uk: Tensor, w_uv: Tensor, width: int, params: Latent, chunk: int
 ) -> None:
     """InputError: weights that do not uncompress the cache's rows, of `width` columns."""
+    check_tensors(name, w_uk=w_uk, w_uv=w_uv)
     heads, rank = query.shape[1], params.kv_lora_rank
     nope = query.shape[2] - (width - rank)
     if w_uk.shape != (heads, nope, rank) or w_uv.dim() != 3 or w_uv.shape[::2] != (heads, rank):
@@ -161,6 +170,8 @@ def check_named(name: str, slots: Tensor, query: Tensor) -> None:
 
 
 def check_cpu(name: str, tensor: Tensor) -> None:
-    """InputError: a tensor that does not lie on the processor."""
+    """InputError: a tensor that does not lie on the processor, or something that is none."""
+    if not isinstance(tensor, Tensor):
+        refuse(name, f"its tensors must lie on the cpu; one is no tensor, but {shown(tensor)}")
     if not tensor.is_cpu:
         refuse(name, f"its tensors must lie on the cpu; one is on {tensor.device}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
 from attnctl.runtime import Metadata
@@ -26,6 +26,9 @@ def check_states(
     lse: Tensor | None,
 ) -> None:
     """InputError: the two sides of a merge, and where it goes, are not of one shape and device."""
+    given = {"out_a": out_a, "lse_a": lse_a, "out_b": out_b, "lse_b": lse_b}
+    given |= {} if out is None else {"out": out}
+    check_tensors(name, **given, **({} if lse is None else {"lse": lse}))
     shape = out_a.shape
     if len(shape) != 3:
         refuse(name, f"out_a must be [T, H, Dv]; it is {list(shape)}")
@@ -60,6 +63,8 @@ def check_index_keys(
     name: str, key: Tensor, cache: Tensor, metadata: Metadata, params: Indexing
 ) -> None:
     """InputError: rows and slots of index keys do not fit together, or not the cache."""
+    check_tensors(name, key=key, cache=cache)
+    check_spread(name, cache, "tokens of an index cache that is written")
     width = _check_index_cache(name, cache)
     if key.dim() != 2 or key.shape[1] != width or key.dtype not in FLOATS:
         refuse(
@@ -84,6 +89,7 @@ def check_indexing(
     out: Tensor | None = None,
 ) -> None:
     """InputError: index queries, weights, cache, batch and output do not fit together."""
+    check_tensors(name, query=query, weights=weights, cache=cache)
     width = _check_index_cache(name, cache)
     shape = query.shape
     if len(shape) != 3 or shape[2] != width or query.dtype not in INDEX_QUERIES:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, refuse
+from attnctl.arguments import shown
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -26,6 +27,8 @@ def check_call(
     name: str, query: Tensor, cache: Tensor, metadata: Metadata, params: Paged, out: Tensor | None
 ) -> None:
     """InputError: query, cache, batch, params and output do not fit together."""
+    check_tensors(name, query=query, cache=cache)
+    _check_kind(name, params)
     shape, cached = query.shape, cache.shape
     if len(shape) != 3 or query.dtype not in FLOATS:
         refuse(
@@ -41,7 +44,7 @@ def check_call(
             f"{heads} query heads do not divide by the cache's {cached[2]} KV "
             "heads; pass the cache as cache_shape gives it: (N, P, Hk, D + Dv)",
         )
-    if width >= cached[3]:
+    if not 0 < width < cached[3]:
         refuse(
             name,
             f"query heads of {width} do not fit a cache of width {cached[3]}, which holds K and V: "
@@ -64,6 +67,8 @@ def check_write(
     name: str, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
 ) -> None:
     """InputError: rows, slots, cache and scales of a write do not fit together."""
+    check_tensors(name, key=key, value=value, cache=cache)
+    _check_kind(name, params)
     _check_cache(name, cache, params)
     slots, of_key, of_value = metadata.slot_mapping, key.shape, value.shape
     kv_heads, width = cache.shape[2:]
@@ -90,6 +95,24 @@ def check_write(
         same_device(name, cache, key=key, value=value, slot_mapping=slots)
     last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
     check_slots(name, cache, slots, of_key[0], last, rows_of="rows of key")
+    check_written(name, cache, params)
+
+
+def check_written(name: str, cache: Tensor, params: Paged) -> None:
+    """InputError: what a write fills lies in one place: the cache's tokens, or scales."""
+    check_spread(name, cache, "tokens of a cache that is written")
+    k_scale, v_scale = params.k_scale, params.v_scale
+    if isinstance(k_scale, Tensor) and isinstance(v_scale, Tensor):
+        check_tensors(name, k_scale=k_scale, v_scale=v_scale)
+        for scale in (k_scale, v_scale):
+            check_spread(name, scale, "scales of a cache that is written")
+        if k_scale.numel() and k_scale.data_ptr() == v_scale.data_ptr():
+            refuse(name, "k_scale and v_scale are one tensor, and a write fills both; pass two")
+
+
+def _check_kind(name: str, params: Paged) -> None:
+    if not isinstance(params, Paged):
+        refuse(name, f"params must be an attnctl.ops.paged.Paged; it is {shown(params)}")
 
 
 def check_slots(
@@ -175,6 +198,7 @@ def _check_cache(name: str, cache: Tensor, params: Paged) -> None:
 
 
 def _check_out(name: str, query: Tensor, width: int, out: Tensor) -> None:
+    check_tensors(name, out=out)
     wanted = (*query.shape[:2], width)
     if out.shape != wanted or out.dtype is not query.dtype or out.device != query.device:
         refuse(
@@ -185,13 +209,13 @@ def _check_out(name: str, query: Tensor, width: int, out: Tensor) -> None:
     check_spread(name, out)
 
 
-def check_spread(name: str, out: Tensor) -> None:
-    """InputError: places of the result lie on one another."""
+def check_spread(name: str, out: Tensor, what: str = "rows of a result") -> None:
+    """InputError: places of what is written lie on one another. what: they, in words."""
     strides = out.stride()
     if 0 not in strides:
         return
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, strides, strict=True)):
-        refuse(name, "rows of a result must not lie on one another; clone what was expanded")
+        refuse(name, f"{what} must not lie on one another; clone what was expanded")
 
 
 def same_device(name: str, first: Tensor, **others: Tensor) -> None:

@@ -1,10 +1,9 @@
 """What the configuration class of a model type assumes where a file is silent.
 
 The table beside this module holds the figures that bear on attention and state, per model type, as
-the configuration classes of transformers 5.23 state them. It is read on first need only.
+the configuration classes of transformers 5.23 state them. It is read on first need only, and what
+it says of a type when that type is asked about.
 """
-
-from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 class _Table(msgspec.Struct, frozen=True):
     source: str
     text: dict[str, str]
-    defaults: dict[str, dict[str, Any]]
+    defaults: dict[str, msgspec.Raw]
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +26,8 @@ def _table() -> _Table:
 
 def defaults_of(model_type: str) -> dict[str, Any]:
     """Key -> assumed value; empty for a type that the table lacks."""
-    return _table().defaults.get(model_type, {})
+    stated = _table().defaults.get(model_type)
+    return {} if stated is None else msgspec.json.decode(stated, type=dict[str, Any])
 
 
 def text_type_of(model_type: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from attnctl.model import mla, state_kinds, windows
+from attnctl.model import mla, windows
 from attnctl.model.attention import attention_of
 from attnctl.model.families import is_foreign
 from attnctl.model.groups import assemble
@@ -116,12 +116,18 @@ def of_name(name: str, full: LayerGroup, text: Keys, traits: Traits) -> Sequence
         return [_indexed(full, text)]
     if name == "cross":
         return [msgspec.structs.replace(full, kind="cross")]
-    if name in _LINEAR:
-        fallback = state_kinds.linear_kind if name == "linear" else state_kinds.mamba_kind
-        return [state_kinds.state_of(traits.linear or fallback(text), text)]
-    if name in _STATES:
-        return [state_kinds.state_of(name, text)]
+    if name in _LINEAR or name in _STATES:
+        return [_state(name, text, traits)]
     raise text.wrong(Value(name, "layer_types"), f"a layer kind of model type {text.model_type!r}")
+
+
+def _state(name: str, text: Keys, traits: Traits) -> LayerGroup:
+    from attnctl.model import state_kinds  # a model without states reads none of it
+
+    if name in _STATES:
+        return state_kinds.state_of(name, text)
+    fallback = state_kinds.linear_kind if name == "linear" else state_kinds.mamba_kind
+    return state_kinds.state_of(traits.linear or fallback(text), text)
 
 
 def _sliding(full: LayerGroup, text: Keys) -> LayerGroup:

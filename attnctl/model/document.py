@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import msgspec
 from attnctl.arguments import refuse_other
 from attnctl.exits import InputError
 from attnctl.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
-from attnctl.json_text import unmarked
+from attnctl.json_text import plain, unmarked
 
 CONFIG = "config.json"
 SIDECAR = "hf_quant_config.json"
@@ -95,18 +94,25 @@ def _of_bytes(raw: bytes, file: str, path: str) -> Document:
     if len(raw) > SIZE_LIMIT:
         raise InputError(f"{file} is larger than {SIZE_LIMIT >> 20} MiB; that is no config.json")
     raw = unmarked(raw, file)
+    data, twice = plain(raw), False
+    if data is None:
+        data, twice = _odd(raw, file)
+    if not isinstance(data, dict):
+        raise InputError(f"{file} holds no JSON object; a config.json is one")
+    notes = _notes(raw) if twice else ()
+    sidecar = data.pop(SIDECAR_KEY, None)
+    return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)
+
+
+def _odd(raw: bytes, file: str) -> tuple[object, bool]:
+    """What _parsed gives of bytes that are not plain JSON; InputError where they are not text."""
     try:
         text = raw.decode()
     except UnicodeDecodeError as problem:
         raise InputError(
             f"{file} is not UTF-8 text (byte {problem.start}); is it a config.json?"
         ) from None
-    data, twice = _parsed(text, file)
-    if not isinstance(data, dict):
-        raise InputError(f"{file} holds no JSON object; a config.json is one")
-    notes = _notes(raw) if twice else ()
-    sidecar = data.pop(SIDECAR_KEY, None)
-    return Document(file, path, data, sidecar if isinstance(sidecar, dict) else None, notes)
+    return _parsed(text, file)
 
 
 def _notes(raw: bytes) -> tuple[str, ...]:
@@ -117,6 +123,9 @@ def _notes(raw: bytes) -> tuple[str, ...]:
 
 def _parsed(text: str, file: str) -> tuple[object, bool]:
     """The JSON value, and whether some object gives a name more than once."""
+    # it takes NaN and says where a fault is; a plain file is read without it, and sooner
+    import json
+
     twice = False
 
     def one_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -231,6 +230,8 @@ def shorten(value: object) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)} entries"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return "a number of more than 128 bits"  # str() of a huge int raises
+    import json
+
     shown = json.dumps(value) if isinstance(value, str | bool | None) else repr(value)
     return shown if len(shown) <= 60 else shown[:57] + "..."
 

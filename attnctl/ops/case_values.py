@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 
 from attnctl.exits import InputError
@@ -13,9 +13,13 @@ from attnctl.ops.case import Case, Value
 # far beyond any model, and small enough that a product of two is an honest memory error
 MOST_TOKENS = 2**24
 LARGEST_WIDTH = 2**20
+LARGEST_PAGE = 2**16
+"""Tokens: far beyond any engine's pages, of which each is filled even where one token is used."""
 
 LEAST_CAP, LARGEST_CAP = 1e-30, 1e30
 """Of a softcap: beyond these it, or one over it, is no number of float32."""
+
+LARGEST = sys.float_info.max
 
 _LENGTHS = ("queries", "contexts")
 _LISTS = (*_LENGTHS, "accepted")
@@ -100,13 +104,15 @@ def _list_fault(case: Case, name: str) -> str:
 def _whole_fault(name: str, value: Value) -> str:
     least = 1 if name in _AT_LEAST_1 else 0
     most = MOST_TOKENS if name in _SPANS or name == "tokens" else LARGEST_WIDTH
+    most = LARGEST_PAGE if name == "page" else most
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         return f"must be a whole number from {least} to {most}"
     return ""
 
 
 def _number_fault(name: str, value: Value) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # compared, as a whole number may be longer than any float
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         return "must be a finite number"
     if name == "softcap" and value != 0 and not LEAST_CAP <= value <= LARGEST_CAP:
         return f"must be 0, or from {LEAST_CAP:g} to {LARGEST_CAP:g}"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from msgspec.structs import force_setattr
 from torch import Tensor
 
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
 FARTHEST = 1 << 40
 """A span of keys that excludes none: longer ones are cut to it, so that sums with it stay exact."""
 
+LARGEST = 3.4028234663852886e38
+"""Of float32, in which kernels multiply with scales."""
+
+LEAST = 1.1754943508222875e-38
+"""Of float32's normal numbers: a scale below is 0, as it is in a kernel."""
+
+LEAST_SCALE = 1e-30
+"""Of a cache's scale, through which what is stored is divided: 1 over it is a number of float32."""
+
 
 def settle(params: Paged) -> None:
     """Makes numbers plain ones and a softcap of 0 none. InputError: a value that means nothing.
 
     Written out name by name, as a program may put its parameters together for each call.
     """
-    _set(params, "scale", params.scale, _number)
+    _set(params, "scale", params.scale, _scale)
     if params.window is not None:
         _set(params, "window", params.window, _span)
     if params.window_right is not None:
@@ -45,12 +55,12 @@ def settle(params: Paged) -> None:
     if params.alibi_slopes is not None:
         _check_of_heads("alibi_slopes", params.alibi_slopes)
     if params.prefix_ranges is not None:
-        _check_ranges("prefix_ranges", params.prefix_ranges)
+        _set(params, "prefix_ranges", params.prefix_ranges, _ranges)
 
 
 def settle_latent(params: Latent) -> None:
     """The same of a layer of latent attention; its rank is compared with the cache's rows later."""
-    for name, settled in (("scale", _number), ("kv_scale", _cache_scale)):
+    for name, settled in (("scale", _scale), ("kv_scale", _cache_scale)):
         given = getattr(params, name)
         found = settled(name, given, "Latent")
         if found is not given:
@@ -64,11 +74,24 @@ def _set(params: Paged, name: str, value: Any, settled: Callable[[str, Any], Any
 
 
 def _number(name: str, value: Any, of: str = "Paged") -> float:
-    if type(value) is float and math.isfinite(value):
+    if type(value) is float and -LARGEST <= value <= LARGEST:
         return value
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    if not math.isfinite(number):
         _refuse(name, "must be a finite number", value, of)
-    return float(value)
+    if not -LARGEST <= number <= LARGEST:
+        _refuse(name, "must be a number of float32, in which kernels compute", value, of)
+    return number
+
+
+def _scale(name: str, value: Any, of: str = "Paged") -> float:
+    scale = _number(name, value, of)
+    return scale if scale == 0 or abs(scale) >= LEAST else 0.0
 
 
 def _span(name: str, value: Any, least: int = 0) -> int:
@@ -95,19 +118,28 @@ def _cache_scale(name: str, value: Any, of: str = "Paged") -> float:
     scale = _number(name, value, of)
     if scale == 0:
         _refuse(name, "must not be 0, by which nothing that is stored can be divided", value, of)
+    if abs(scale) < LEAST_SCALE:
+        _refuse(name, f"must be {LEAST_SCALE:g} or more, or less than minus that", value, of)
     return scale
 
 
 def _check_of_heads(name: str, value: Any) -> None:
     if not isinstance(value, Tensor) or value.dim() != 1:
         _refuse(name, "must be a tensor [H], one a query head", value)
+    if value.dtype.is_complex or value.is_neg():
+        _refuse(name, "must hold real numbers as they lie in memory", value)
 
 
-def _check_ranges(name: str, value: Any) -> None:
+def _ranges(name: str, value: Any) -> Tensor:
+    """In int32: ends beyond it, as of a range over everything, become its own ends."""
     if not isinstance(value, Tensor) or value.dim() != 3 or value.shape[2] != 2:
         _refuse(name, "must be a tensor [B, M, 2]", value)
     if value.dtype.is_floating_point or value.dtype.is_complex:
         _refuse(name, "must hold integers", value)
+    if value.dtype.itemsize < torch.int64.itemsize:
+        return value
+    limits = torch.iinfo(torch.int32)
+    return value.to(torch.int64).clamp(limits.min, limits.max).to(torch.int32)
 
 
 def _refuse(name: str, wanted: str, value: Any, of: str = "Paged") -> NoReturn:

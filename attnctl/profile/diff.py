@@ -9,7 +9,7 @@ import msgspec
 from attnctl.exits import Exit
 from attnctl.profile.canonical import canonical
 from attnctl.profile.knob_text import knob_text
-from attnctl.profile.match import KEY_FIELDS
+from attnctl.profile.match import KEY_FIELDS, same
 from attnctl.profile.values import Entry, Point, Profile, Timing
 
 SCHEMA = "attnctl.profile-diff/1"
@@ -77,7 +77,7 @@ def _fields(one: Profile, other: Profile) -> Iterator[Field]:
     for part, names in (("key", KEY_FIELDS), ("versions", ("torch", "triton", "driver"))):
         for name in names:
             a, b = (getattr(getattr(side, part), name) for side in (one, other))
-            if a != b:
+            if a != b and not (part == "key" and same(a, b)):
                 yield Field(f"{part}.{name}", _said(a), _said(b))
     kernels = [
         {(str(e.shape), name): h for e in side.entries for name, h in e.kernels.items()}

@@ -1,7 +1,5 @@
 """The profile document: read, checked against its types, damage kept to the entry that has it."""
 
-from __future__ import annotations
-
 import os
 
 import msgspec
@@ -44,7 +42,9 @@ from attnctl.profile.values import (
 )
 
 
-class _Envelope(msgspec.Struct, kw_only=True):
+class Envelope(msgspec.Struct, kw_only=True):
+    """A document whose entries are still text, so that damage in one is its own."""
+
     schema: str
     name: str
     key: Key
@@ -56,6 +56,20 @@ class _Envelope(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         check_day(self.measured)
+
+    def profile(self, entries: tuple[Entry, ...], bad_entries: tuple[str, ...] = ()) -> Profile:
+        """The document with these for its entries."""
+        return Profile(
+            schema=self.schema,
+            name=self.name,
+            key=self.key,
+            versions=self.versions,
+            measured=self.measured,
+            memory_bytes=self.memory_bytes,
+            conditions=self.conditions,
+            entries=entries,
+            bad_entries=bad_entries,
+        )
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:
@@ -91,7 +105,7 @@ def parse(data: bytes, where: str, *, ours: bool = False) -> Profile:
     """
     data = unmarked(data, where)
     try:
-        envelope = msgspec.json.decode(data, type=_Envelope)
+        envelope = msgspec.json.decode(data, type=Envelope)
     except UNREADABLE as error:
         raise InputError(f"{where}: not a profile: {error}") from error
     check_schema(envelope.schema, where)
@@ -107,17 +121,7 @@ def parse(data: bytes, where: str, *, ours: bool = False) -> Profile:
             entries.append(entry)
         else:
             bad.append(f"{where}: entries[{index}] is left out: {problem}")
-    return Profile(
-        schema=envelope.schema,
-        name=envelope.name,
-        key=envelope.key,
-        versions=envelope.versions,
-        measured=envelope.measured,
-        memory_bytes=envelope.memory_bytes,
-        conditions=envelope.conditions,
-        entries=tuple(entries),
-        bad_entries=tuple(bad),
-    )
+    return envelope.profile(tuple(entries), tuple(bad))
 
 
 def repeated_in_entries(data: bytes, where: str) -> dict[int, str]:

@@ -8,10 +8,14 @@ that refuse a call before anything is launched, and an installed package is told
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from attnctl.registry import Backend, Registry
 
@@ -19,6 +23,7 @@ LENGTH = 16
 """Hexadecimal digits that are kept: 64 bits tell one state of a source from another."""
 
 _NAMED = re.compile(r"attnctl\.kernels((?:\.(?:\w+|\{\w+\}))*)(?:\s+import\s+(\([^)]*\)|[^\n]*))?")
+_WORD = re.compile(r"\w+")
 _DECLARED = ("__init__.py", "compiled.py")
 """What a backend says of its kernels, in files that no batch runs."""
 
@@ -28,6 +33,59 @@ _CHECKS = "checks.py"
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
 
+class Folders:
+    """The files of folders, each of which is listed once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, frozenset[str]] = {}
+        self._named: dict[str, tuple[str, ...]] = {}
+
+    def files(self, folder: str) -> frozenset[str]:
+        """The names of its files; none where it is no folder, or not there."""
+        if folder not in self._files:
+            try:
+                with os.scandir(folder) as entries:
+                    self._files[folder] = frozenset(one.name for one in entries if one.is_file())
+            except OSError:
+                self._files[folder] = frozenset()
+        return self._files[folder]
+
+    def has(self, path: str) -> bool:
+        """Whether a file is there."""
+        folder, _, name = path.rpartition(os.sep)
+        return name in self.files(folder)
+
+    def named(self, folder: str) -> tuple[str, ...]:
+        """Its sources that Python does not import: another names them by file name."""
+        if folder not in self._named:
+            found = (one for one in self.files(folder) if one.endswith(_SUFFIXES[1:]))
+            self._named[folder] = tuple(found)
+        return self._named[folder]
+
+    def filled(self, part: str, folder: str, ops: tuple[str, ...]) -> tuple[str, ...]:
+        """What a part of a dotted name stands for: itself, an operation, or whatever is there."""
+        if not part.startswith("{"):
+            return (part,)
+        if part == "{op}":
+            return ops
+        return tuple({name.partition(".")[0] for name in _everything(folder)})
+
+
+def _everything(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _sha256() -> Any:
+    """SHA-256 as Python brings it along: hashlib loads OpenSSL, which takes longer than to hash."""
+    for module in ("_sha2", "_sha256"):  # from Python 3.12, and before; some builds leave it out
+        with suppress(ImportError):
+            return import_module(module).sha256
+    return import_module("hashlib").sha256
+
+
 class KernelHashes:
     """Hashes by backend; each file is read once, and only when a backend that runs it is asked for.
 
@@ -35,82 +93,112 @@ class KernelHashes:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or Path(__file__).parent.parent / "kernels"
-        self._texts: dict[Path, bytes] = {}
-        self._beside: dict[Path, tuple[Path, ...]] = {}
-        self._named: dict[tuple[Path, tuple[str, ...]], tuple[Path, ...]] = {}
+        # paths are strings in here: every `select` asks, and pathlib would cost more than reading
+        self._folder = str(folder or Path(__file__).parent.parent / "kernels")
+        self._folders = Folders()
+        self._texts: dict[str, bytes] = {}
+        self._named: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
     def of(self, backend: Backend) -> str | None:
         """The hash of what this backend runs; None where no kernel of it is written."""
-        import hashlib
-
-        files = self.files(backend)
+        files = self._files(backend)
         if not files:
             return None
-        whole = hashlib.sha256()
+        sha256 = _sha256()
+        whole = sha256()
         for name, path in sorted((self._name(path), path) for path in files):
-            whole.update(name.encode() + b"\0" + hashlib.sha256(self._text(path)).digest())
-        return whole.hexdigest()[:LENGTH]
+            whole.update(name.encode() + b"\0" + sha256(self._text(path)).digest())
+        digest: str = whole.hexdigest()
+        return digest[:LENGTH]
 
     def files(self, backend: Backend) -> frozenset[Path]:
         """The sources that this backend runs."""
-        left = list(_own_files(backend))
-        found: set[Path] = set()
+        return frozenset(map(Path, self._files(backend)))
+
+    def _files(self, backend: Backend) -> set[str]:
+        left = list(self._own_files(backend))
+        found: set[str] = set()
         while left:
             path = left.pop()
-            if path not in found and not path.name.endswith(_CHECKS):
+            if path not in found and not path.endswith(_CHECKS):
                 found.add(path)
                 left += self._names(path, backend.ops)
-        return frozenset(found)
+        return found
 
-    def _names(self, path: Path, ops: tuple[str, ...]) -> tuple[Path, ...]:
+    def _own_files(self, backend: Backend) -> Iterator[str]:
+        """The sources of its folder, and of the backend's whose kernels compute beside it."""
+        yield from self._folder_files(backend.module)
+        if backend.beside:
+            yield from self._folder_files(f"attnctl.backends.{backend.beside.lower()}")
+
+    def _folder_files(self, module: str) -> Iterator[str]:
+        """A backend's own sources, less its declarations; of a lone module, itself."""
+        declared = getattr(sys.modules.get(module), "__file__", None)
+        if declared is None:
+            return
+        folder, name = os.path.split(declared)
+        if name != "__init__.py":
+            yield declared
+            return
+        for name in self._folders.files(folder):
+            if name.endswith(_SUFFIXES) and name not in _DECLARED:
+                yield os.path.join(folder, name)  # noqa: PTH118
+
+    def _names(self, path: str, ops: tuple[str, ...]) -> tuple[str, ...]:
         """The sources that this one names; {op} in a name stands for the backend's operations."""
         key = (path, ops)
         if key not in self._named:
             text = self._text(path).decode("utf-8", "replace")
-            if path.is_relative_to(self._folder):
+            folder = os.path.dirname(path)  # noqa: PTH120
+            below = self._below(folder)
+            if below is not None:
                 # a package that makes the names of its modules at run time
-                parts = path.parent.relative_to(self._folder).parts
-                text = text.replace("{__name__}", ".".join(("attnctl.kernels", *parts)))
-            found = [one for one in self._sources(path.parent) if one.name in text]
+                text = text.replace("{__name__}", ".".join(("attnctl.kernels", *below)))
+            beside = (one for one in self._folders.named(folder) if one in text)
+            found = [os.path.join(folder, one) for one in beside]  # noqa: PTH118
             for dotted, imported in _NAMED.findall(text):
                 found += self._modules(dotted.split(".")[1:], imported, ops)
-            self._named[key] = tuple(source for source in found if source.is_file())
+            self._named[key] = tuple(found)
         return self._named[key]
 
-    def _modules(self, parts: list[str], imported: str, ops: tuple[str, ...]) -> Iterator[Path]:
-        """Where a dotted name below attnctl.kernels, and modules imported from it, would be."""
-        folders = [self._folder]
+    def _modules(self, parts: list[str], imported: str, ops: tuple[str, ...]) -> Iterator[str]:
+        """What is there of a dotted name below attnctl.kernels and of modules imported from it."""
+        here, folders = self._folders, [self._folder]
         for place, part in enumerate(parts, start=1):
-            folders = [folder / name for folder in folders for name in _filled(part, folder, ops)]
+            folders = [
+                f"{one}{os.sep}{name}" for one in folders for name in here.filled(part, one, ops)
+            ]
             # a module's name may go on with what is in it, one that is not known may not
             if place == len(parts) or not part.startswith("{"):
-                yield from (folder.with_name(f"{folder.name}.py") for folder in folders)
-        words = [word for word in re.findall(r"\w+", imported) if word != "as"]
+                yield from (f"{one}.py" for one in folders if here.has(f"{one}.py"))
+        names = [f"{word}.py" for word in _WORD.findall(imported) if word != "as"]
         for folder in folders:
-            modules = [folder / f"{word}.py" for word in words]
-            yield from modules
+            files = here.files(folder)
+            there = [name for name in names if name in files]
+            yield from (f"{folder}{os.sep}{name}" for name in there)
             # what is imported from a package may be its modules alone
-            if parts and not (modules and all(module.is_file() for module in modules)):
-                yield folder / "__init__.py"
+            if parts and "__init__.py" in files and (not names or len(there) < len(names)):
+                yield f"{folder}{os.sep}__init__.py"
 
-    def _sources(self, folder: Path) -> tuple[Path, ...]:
-        """The sources of a folder that Python does not import: another names them by file name."""
-        if folder not in self._beside:
-            found = (one for one in folder.iterdir() if one.suffix in _SUFFIXES[1:])
-            self._beside[folder] = tuple(sorted(found))
-        return self._beside[folder]
-
-    def _text(self, path: Path) -> bytes:
+    def _text(self, path: str) -> bytes:
         if path not in self._texts:
-            self._texts[path] = path.read_bytes()
+            with open(path, "rb") as file:  # noqa: PTH123
+                self._texts[path] = file.read()
         return self._texts[path]
 
-    def _name(self, path: Path) -> str:
+    def _below(self, path: str) -> list[str] | None:
+        """The names that lead from the shared kernels to a path; None: it is elsewhere."""
+        if path == self._folder:
+            return []
+        inside = path.startswith(self._folder + os.sep)
+        return path[len(self._folder) + 1 :].split(os.sep) if inside else None  # noqa: PTH206
+
+    def _name(self, path: str) -> str:
         """The path without where the package happens to be installed."""
-        if path.is_relative_to(self._folder):
-            return f"kernels/{path.relative_to(self._folder).as_posix()}"
-        return f"backend/{path.name}"
+        below = self._below(path)
+        if below is None:
+            return f"backend/{os.path.basename(path)}"  # noqa: PTH119
+        return "/".join(("kernels", *below))
 
 
 def kernel_hashes(
@@ -128,33 +216,3 @@ def kernel_hashes(
         if wanted is None or backend.name in wanted
     )
     return {name: hashed for name, hashed in found if hashed is not None}
-
-
-def _own_files(backend: Backend) -> Iterator[Path]:
-    """The sources of its folder, and of the backend's whose kernels compute beside its library."""
-    yield from _folder_files(backend.module)
-    if backend.beside:
-        yield from _folder_files(f"attnctl.backends.{backend.beside.lower()}")
-
-
-def _folder_files(module: str) -> Iterator[Path]:
-    """The sources of a backend's own folder, less its declarations; of a lone module, itself."""
-    declared = getattr(sys.modules.get(module), "__file__", None)
-    if declared is None:
-        return
-    path = Path(declared)
-    if path.name != "__init__.py":
-        yield path
-        return
-    for entry in sorted(path.parent.iterdir()):
-        if entry.suffix in _SUFFIXES and entry.name not in _DECLARED:
-            yield entry
-
-
-def _filled(part: str, folder: Path, ops: tuple[str, ...]) -> tuple[str, ...]:
-    """What a part of a dotted name stands for: itself, an operation, or whatever is there."""
-    if not part.startswith("{"):
-        return (part,)
-    if part == "{op}":
-        return ops
-    return tuple(sorted({entry.stem for entry in folder.iterdir()})) if folder.is_dir() else ()

@@ -66,7 +66,9 @@ def listing(where: Target, environ: Mapping[str, str]) -> Listing:
 
 def _row(source: Source, where: Target) -> Row:
     try:
-        profile = source.read()
+        if source.header is None:
+            raise InputError(source.error)
+        profile, (shapes, points) = source.header.profile, source.counts()
     except InputError as error:
         path = str(source.path)
         return Row(
@@ -84,8 +86,8 @@ def _row(source: Source, where: Target) -> Row:
         key=profile.key,
         versions=profile.versions,
         measured=profile.measured,
-        shapes=len(profile.entries),
-        points=point_count(profile),
+        shapes=shapes,
+        points=points,
     )
 
 

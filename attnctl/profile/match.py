@@ -63,12 +63,27 @@ def key_findings(key: Key, here: Key) -> list[Finding]:
         if have in (None, UNKNOWN) or wanted == UNKNOWN:
             text = NOT_KNOWN if have in (None, UNKNOWN) else str(have)
             finding = unknown("profile_key", f"{field} {wanted}", text, "profile", fix)
-        elif wanted == have:
+        elif same(wanted, have):
             finding = met("profile_key", f"{field} {wanted}", str(have), "profile")
         else:
             finding = unmet("profile_key", f"{field} {wanted}", str(have), "profile", fix)
         found.append(finding)
     return found
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of a key's field are one: hardware's names are not told by their case.
+
+    Tools print "10de:2335" and "10DE:2335", and people write a machine file from what they print.
+    """
+    if isinstance(one, str) and isinstance(other, str):
+        return one.lower() == other.lower()
+    return one == other
+
+
+def same_key(one: Key, other: Key) -> bool:
+    """Whether two keys are of one kind of device."""
+    return all(same(getattr(one, field), getattr(other, field)) for field in KEY_FIELDS)
 
 
 def version_findings(timed: Versions, here: Versions) -> list[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.profile.match import same_key
 from attnctl.profile.values import Entry, Point, Profile, Shape
 
 COMPILERS = ("torch", "triton")
@@ -46,7 +47,7 @@ def merge(
 
 def check_mergeable(one: Profile, other: Profile) -> None:
     """InputError names what keeps two profiles apart."""
-    if one.key != other.key:
+    if not same_key(one.key, other.key):
         raise InputError(
             f"{other.name}: it was measured on {other.key} and {one.name} on {one.key}: "
             "merge profiles of one device only"

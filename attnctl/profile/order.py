@@ -60,10 +60,11 @@ def measured_order(
     if entry is None:
         return None
     entry = _living(entry, kernels or {})
-    counts = {name: _timed(entry, name) for name in eligible}
-    out = [name for name in eligible if _out(entry, name) > counts[name]]
-    most = max((count for name, count in counts.items() if name not in out), default=0)
-    timed = [n for n in eligible if n not in out and counts[n] and counts[n] >= COVERED * most]
+    counts, missed = _counts(entry)
+    out = [name for name in eligible if missed.get(name, 0) > counts.get(name, 0)]
+    kept = [name for name in eligible if name not in out and name in counts]
+    most = max((counts[name] for name in kept), default=0)
+    timed = [name for name in kept if counts[name] >= COVERED * most]
     shared = _shared_points(entry, timed)
     if not timed or not shared or (len(timed) < 2 and not out):
         return None
@@ -71,7 +72,8 @@ def measured_order(
     names = _behind(reordered(eligible, times), out, timed)
     fastest = next(name for name in names if name in times)
     because = {name: _because(entry, fastest, name, profile) for name in timed if name != fastest}
-    because |= {name: _excluded(entry, name) for name in out}
+    points = len(entry.points)
+    because |= {n: f"it was out of the running at {missed[n]} of {points} points" for n in out}
     ahead = eligible[: eligible.index(fastest)]
     passed = frozenset(name for name in ahead if name in names[names.index(fastest) :])
     return Order(names, fastest, because, passed - {*timed, *out})
@@ -105,25 +107,26 @@ def _living(entry: Entry, kernels: dict[str, str]) -> Entry:
     return msgspec.structs.replace(entry, points=points)
 
 
-def _timed(entry: Entry, name: str) -> int:
-    return sum(point.timing(name) is not None for point in entry.points)
-
-
-def _out(entry: Entry, name: str) -> int:
-    return sum(name in out_at(point) for point in entry.points)
-
-
-def _excluded(entry: Entry, name: str) -> str:
-    return f"it was out of the running at {_out(entry, name)} of {len(entry.points)} points"
+def _counts(entry: Entry) -> tuple[dict[str, int], dict[str, int]]:
+    """Backend -> at how many points it was timed, and at how many it was out of the running."""
+    timed: dict[str, int] = {}
+    out: dict[str, int] = {}
+    for point in entry.points:
+        for timing in point.timings:
+            timed[timing.backend] = timed.get(timing.backend, 0) + 1
+        for name in out_at(point):
+            out[name] = out.get(name, 0) + 1
+    return timed, out
 
 
 def _mean(points: list[Point], name: str) -> float:
-    """The weighted geometric mean of a backend's times over these points."""
+    """The weighted geometric mean of a backend's times over these points, where it was timed."""
     total = weight = 0.0
     for point in points:
-        (time,) = (timing.median_us for timing in point.timings if timing.backend == name)
-        total += point.weight * math.log(time)
-        weight += point.weight
+        timing = point.timing(name)
+        if timing is not None:
+            total += point.weight * math.log(timing.median_us)
+            weight += point.weight
     return math.exp(total / weight)
 
 

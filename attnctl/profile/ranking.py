@@ -16,6 +16,8 @@ BLOCK_SIZE = "block_size"
 MEDIAN_ERROR = 0.929
 """Standard error of a median of n, as a share of IQR / sqrt(n): 1.253 sigma, IQR = 1.349 sigma."""
 
+_NONE: frozenset[str] = frozenset()
+
 
 def first_within_tie(times: Iterable[tuple[str, float]]) -> str:
     """The earliest of these names whose time is within TIE of the least. At least one is given."""
@@ -48,6 +50,8 @@ def out_at(point: Point) -> frozenset[str]:
 
     One of which only some settings were rejected has a timing, and is none of them.
     """
+    if not point.rejected:
+        return _NONE
     judged = {one.backend for one in point.rejected}
     return frozenset(judged - {timing.backend for timing in point.timings})
 
@@ -73,12 +77,23 @@ def block_asked(points: Iterable[Point], eligible: Sequence[str]) -> int | None:
     """
     weights: dict[int | None, float] = {}
     for point in points:
-        names, times = standing(point, eligible)
-        if names and names[0] in times:
-            asked = times[names[0]].knobs.get(BLOCK_SIZE)
+        first = _first(point, eligible)
+        if first is not None:
+            asked = first.knobs.get(BLOCK_SIZE)
             size = asked if type(asked) is int else None
             weights[size] = weights.get(size, 0.0) + point.weight
     return max(weights, key=weights.__getitem__, default=None)
+
+
+def _first(point: Point, eligible: Sequence[str]) -> Timing | None:
+    """The timing of the backend that `standing` puts first; None where that one has none."""
+    out = out_at(point)
+    kept = [name for name in eligible if name not in out] if out else eligible
+    timings = [one for name in kept if (one := point.timing(name)) is not None]
+    if not timings or timings[0].backend != kept[0]:
+        return None
+    name = first_within_tie([(one.backend, one.median_us) for one in timings])
+    return point.timing(name)
 
 
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:

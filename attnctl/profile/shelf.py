@@ -81,7 +81,7 @@ class Shelf:
     ) -> None:
         self._sources = sources(option, environ, bundled)
         self._hashes: KernelHashes | None = None
-        self._whole: dict[Path, Profile] = {}
+        self._read_of: dict[tuple[Path, frozenset[Shape] | None], Profile] = {}
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -124,9 +124,10 @@ class Shelf:
         from attnctl.profile.merge import united
 
         self._hashes = self._hashes or KernelHashes()
-        if source.path not in self._whole:
-            self._whole[source.path] = source.read()
-        whole = self._whole[source.path]
+        asked = (source.path, wanted)
+        if asked not in self._read_of:
+            self._read_of[asked] = source.read(wanted)
+        whole = self._read_of[asked]
         kept = tuple(e for e in united(whole.entries) if wanted is None or e.shape in wanted)
         hashes = kernel_hashes(registry, stated(kept), self._hashes)
         alive, dead = live(msgspec.structs.replace(whole, entries=kept), hashes)

@@ -1,7 +1,5 @@
 """Where profiles are looked for, in order: the option, the environment, the user's, the bundled."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,8 @@ from attnctl.files import read_bytes
 from attnctl.json_text import UNREADABLE, unmarked
 from attnctl.profile.document import check_schema, parse, repeated_in_entries
 from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
-from attnctl.profile.values import Key, Profile, Versions
+from attnctl.profile.shipped import counts_of, head_of, part_of
+from attnctl.profile.values import Key, Profile, Shape, Versions
 
 Origin = Literal["option", "environment", "user", "bundled"]
 NAMED = ("option", "environment")
@@ -49,10 +48,26 @@ class Source(msgspec.Struct, frozen=True):
     error: str = ""
     data: bytes = b""
 
-    def read(self) -> Profile:
-        """The whole document. InputError where it does not read."""
+    def read(self, shapes: frozenset[Shape] | None = None) -> Profile:
+        """The whole document; InputError where it does not read.
+
+        shapes: of a shipped one the entries of these (Shape.full) will do.
+        """
         data = self.data or read_bytes(self.path, "profile")
+        if shapes is not None and self.origin == "bundled":
+            part = part_of(data, shapes)
+            if part is not None:
+                return part
         return parse(data, str(self.path), ours=self.origin == "bundled")
+
+    def counts(self) -> tuple[int, int]:
+        """Its layer shapes, and the points of all of them; InputError where it does not read."""
+        if self.origin == "bundled":
+            found = counts_of(read_bytes(self.path, "profile"))
+            if found is not None:
+                return found
+        entries = self.read().entries
+        return len(entries), sum(len(entry.points) for entry in entries)
 
 
 def sources(
@@ -108,8 +123,9 @@ def _located(name: str, environ: Mapping[str, str], bundled: Path) -> Path:
 
 def _found(origin: Origin, path: Path) -> Source:
     try:
-        data = read_bytes(path, "profile")
-        return Source(origin, path, _header(data, path, ours=origin == "bundled"))
+        ours = origin == "bundled"
+        data = head_of(path) if ours else read_bytes(path, "profile")
+        return Source(origin, path, _header(data, path, ours))
     except InputError as error:
         return Source(origin, path, None, str(error))
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attnctl.exits import InputError
 from attnctl.files import reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import read_profile, read_to_add, refuse_newer
+from attnctl.profile.locking import LOCK, locked
 from attnctl.profile.merge import merge
 from attnctl.profile.places import folder as folder
 from attnctl.profile.values import UNKNOWN, Profile
-
-LOCK = ".lock"
 
 
 def file_name(profile: Profile) -> str:
@@ -48,7 +46,7 @@ def save(
             "name a file with --profile"
         )
     path = where / file_name(profile)
-    with _locked(where):
+    with locked(path, environ):
         if path.exists():
             profile = merge(read_to_add(path), profile, in_order=in_order, here=here)
         write_whole(str(path), encode(profile))
@@ -56,13 +54,8 @@ def save(
 
 
 def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[str, str]) -> None:
-    """Replaces a profile by what `change` makes of it as it then is.
-
-    In the user's folder nobody writes in between.
-    """
-    where = folder(environ)
-    own = where is not None and Path(path).resolve().parent == where.resolve()
-    with _locked(where) if own and where else contextlib.nullcontext():
+    """Replaces a profile by what `change` makes of it as it then is; nobody adds in between."""
+    with locked(path, environ):
         found = read_profile(path)
         refuse_newer(found, path)
         write_whole(path, encode(change(found)))
@@ -70,12 +63,10 @@ def rewrite(path: str, change: Callable[[Profile], Profile], environ: Mapping[st
 
 def remove(paths: tuple[Path, ...], environ: Mapping[str, str]) -> None:
     """Deletes files of the user's profiles, all that can be; InputError where one cannot."""
-    where = folder(environ)
-    if not paths or where is None:
-        return
     left = []
-    with _locked(where):
-        for path in paths:
+    for path in paths:
+        # a link is deleted, not what it leads to
+        with locked(path.parent / LOCK, environ):
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -92,17 +83,3 @@ def refuse_unknown(profile: Profile) -> None:
                 f"{profile.name}: versions.{field} is unknown, so that its timings could not be "
                 "told from another's; tune again where it can be told"
             )
-
-
-@contextlib.contextmanager
-def _locked(where: Path) -> Iterator[None]:
-    """Holds the folder's lock; whoever else writes waits."""
-    import fcntl
-
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-        with (where / LOCK).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise InputError(f"{where} cannot be written: {reason(error)}") from error

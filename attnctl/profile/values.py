@@ -1,7 +1,5 @@
 """The values of a profile document, as plain frozen types: what was timed, on what, with what."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -50,6 +48,7 @@ LARGEST_BLOCK = 1 << 16
 and no memory would hold the blocks of a few sequences."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 """Of sequences, tokens, heads or columns: a larger one is a slip."""
+MaybeCount = Count | None
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,7 +139,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def timing(self, backend: str) -> Timing | None:
         """What was timed of one backend here."""
-        return next((one for one in self.timings if one.backend == backend), None)
+        for one in self.timings:  # asked at every point of a shape: no generator for it
+            if one.backend == backend:
+                return one
+        return None
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -151,15 +153,15 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     op: str
-    heads: Count | None = None
-    kv_heads: Count | None = None
-    head_size: Count | None = None
-    head_size_v: Count | None = None
+    heads: MaybeCount = None
+    kv_heads: MaybeCount = None
+    head_size: MaybeCount = None
+    head_size_v: MaybeCount = None
     dtype: str = "bfloat16"
     kv_cache_dtype: str = "auto"
     features: tuple[str, ...] = ()
-    window: Count | None = None
-    topk: Count | None = None
+    window: MaybeCount = None
+    topk: MaybeCount = None
     state: tuple[tuple[Count, ...], ...] = ()
 
     def __str__(self) -> str:
@@ -176,7 +178,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.op}{heads}{size}, {self.dtype}{cache}" + "".join(f", {w}" for w in words)
 
     @property
-    def full(self) -> Shape:
+    def full(self) -> "Shape":
         """The shape with its V width said, which is K's where it is left out."""
         if self.head_size_v is not None:
             return self

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from attnctl.findings import Finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.smoke import Plan
+from attnctl.smoke_again import again
 from attnctl.trials import BAD, BackendTrials, SmokeReport, Trial
 
 _STYLES: dict[str, Style] = {"pass": "good", "unsupported": "dim", "unknown": "warn"}
 
 
 def smoke_view(report: SmokeReport) -> View:
-    if any(one.level == "compile" for one in report.backends) or report.triton:
+    if report.compiled:
         from attnctl.render.smoke_compiled import compiled_view
 
         return compiled_view(report)
@@ -25,7 +26,7 @@ def smoke_view(report: SmokeReport) -> View:
         for backend in report.backends
         for trial in backend.trials
         if trial.status in BAD
-        for block in _failure(backend, trial)
+        for block in _failure(report, backend, trial)
     ]
     times: list[Block] = []
     if report.perf:
@@ -131,10 +132,10 @@ def _row(backend: BackendTrials) -> tuple[Cell, ...]:
     )
 
 
-def _failure(backend: BackendTrials, trial: Trial) -> list[Line]:
+def _failure(report: SmokeReport, backend: BackendTrials, trial: Trial) -> list[Line]:
     first = Line(Mark(f"{trial.status}: {backend.backend} {trial.case}", "bad"))
-    rerun = f"attnctl smoke --backend {backend.backend} --case '{trial.case}'"
-    return [first, Line(trial.detail, 2), Line(f"again: {rerun}", 2, whole=True)]
+    rerun = Line(f"again: {again(report, backend, trial)}", 2, whole=True)
+    return [first, Line(trial.detail, 2), rerun]
 
 
 def _sum(report: SmokeReport) -> Cell:

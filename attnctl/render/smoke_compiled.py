@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from attnctl.render.smoke import why_nothing
 from attnctl.render.view import Cell, Heading, Line, Mark, Table, View
+from attnctl.smoke_again import again
 from attnctl.trials import BAD, BackendTrials, Baseline, Change, SmokeReport, Trial
 
 
@@ -22,7 +23,7 @@ def compiled_view(report: SmokeReport) -> View:
         for one in report.backends
         for trial in one.trials
         if trial.status in BAD
-        for line in _failure(one, trial)
+        for line in _failure(report, one, trial)
     ]
     blocks: list[Heading | Line | Table] = [table, *bad, *_refused(report.backends)]
     if report.baseline is not None:
@@ -38,10 +39,9 @@ def _cell(one: BackendTrials | None) -> Cell:
     return Mark(f"{one.count('pass')} ok", "good") if one.ran else Mark("no", "dim")
 
 
-def _failure(one: BackendTrials, trial: Trial) -> list[Line]:
+def _failure(report: SmokeReport, one: BackendTrials, trial: Trial) -> list[Line]:
     first = Line(Mark(f"{trial.status}: {one.backend} {one.device} {trial.case}", "bad"))
-    again = f"attnctl smoke --backend {one.backend} --compile-for {one.device}"
-    rerun = Line(f"again: {again} --case '{trial.case}'", 2, whole=True)
+    rerun = Line(f"again: {again(report, one, trial)}", 2, whole=True)
     return [first, Line(trial.detail, 2), rerun]
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from attnctl.child import Worker
 from attnctl.exits import Exit
-from attnctl.run import Worker, answers
+from attnctl.run import answers
 from attnctl.selftest.faults import FAULTS, Fault
 from attnctl.trials import Status, Trial
 from attnctl.unwinding import ended_by_signals

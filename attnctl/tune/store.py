@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from attnctl.exits import InputError
 from attnctl.files import MissingFileError, reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import Key, Profile, Versions, read_to_add
+from attnctl.profile.locking import locked
+from attnctl.profile.match import same_key
 from attnctl.profile.merge import check_mergeable, merge
 from attnctl.profile.store import file_name, folder, save
 
@@ -22,7 +22,7 @@ def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:
     """
     if path is None:
         return str(save(new, environ, in_order=True))
-    with _locked(path):
+    with locked(path, environ):
         try:
             old = read_to_add(path)
         except MissingFileError:
@@ -59,7 +59,7 @@ def refuse_foreign(path: str, key: Key, versions: Versions | None = None) -> Non
         old = read_to_add(path)
     except MissingFileError:
         return
-    if old.key != key:
+    if not same_key(old.key, key):
         raise InputError(
             f"{path}: it holds times of {old.key}, and this is {key}: name another --output"
         )
@@ -78,20 +78,3 @@ def refuse_damaged(key: Key, versions: Versions, environ: Mapping[str, str]) -> 
         return
     except InputError as error:
         raise InputError(f"{error}; move it away, or name another file with --output") from error
-
-
-@contextlib.contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Holds the lock of a file's folder, which leaves nothing behind; whoever else writes waits."""
-    import fcntl
-
-    where = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
-    try:
-        lock = os.open(where, os.O_RDONLY)
-    except OSError as error:
-        raise InputError(f"{where} cannot be written: {reason(error)}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)

@@ -98,6 +98,29 @@ def test_help_loads_no_command_and_no_value_types() -> None:
     assert not any(name.startswith("attnctl.commands.") for name in modules)
 
 
+def test_a_selection_by_timings_loads_neither_openssl_nor_json() -> None:
+    """Kernels' sources are hashed by Python's own code; a plain config needs no second parser."""
+    modules = loaded(("select", "--model", LLAMA, "--machine", "h200", "--json"), ())
+    assert "attnctl.profile.hashes" in modules
+    assert not modules & {"hashlib", "_hashlib", "json"}
+
+
+def test_msgspec_is_loaded_without_typing_extensions() -> None:
+    """From Python 3.11 on, whose typing has it all; others may import it afterwards."""
+    modules = loaded(("probe", "--machine", "h200", "--json"), ())
+    assert "msgspec" in modules
+    assert ("typing_extensions" in modules) == (sys.version_info < (3, 11))
+    code = (
+        "import sys\n"
+        "from attnctl.commands import load_msgspec\n"
+        "load_msgspec()\n"
+        "import typing_extensions\n"
+        "load_msgspec()\n"
+        "assert sys.modules['typing_extensions'] is typing_extensions\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
 def test_a_command_loads_no_other_command() -> None:
     """`probe` loads neither the registry nor the module of another command."""
     modules = loaded(("probe", "--machine", "h200", "--json"), ())

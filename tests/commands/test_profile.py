@@ -18,16 +18,7 @@ from tests.profile.factory import GRID, profile, write
 ON = ("--machine", "h100")
 
 
-@pytest.fixture(autouse=True)
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of one's own profiles that is empty."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return tmp_path / "data" / "attnctl" / "profiles"
-
-
-@pytest.fixture
-def document(tmp_path: Path) -> Path:
-    return write(tmp_path / "p.json", profile("llama-3.1-8b", "gpt-oss-20b", name="mine"))
+pytestmark = pytest.mark.usefixtures("own")
 
 
 def test_every_verb_has_a_module_and_shows_its_help() -> None:

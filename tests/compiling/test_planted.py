@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from attnctl.child import Worker
 from attnctl.compiling.run import MODULE
-from attnctl.run import Worker, answers
+from attnctl.run import answers
 from attnctl.trials import Trial
 from tests.compiling.planted_plugins import planted_plugins
 

@@ -236,3 +236,31 @@ def test_sizes_that_the_kernels_do_not_take_are_refused(
     with pytest.raises(InputError, match=f"^{name}: {sentence}"):
         open_backend(name).cache_shape(*sizes)
     assert open_backend(name).cache_shape(3, 16, 512, 0) == (3, 16, 512)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"query": None}, "one is no tensor, but None"),
+        ({"cache": None}, "cache must be a tensor; it is None"),
+        ({"params": None}, "params must be an attnctl.ops.mla.Latent; it is None"),
+        ({"out": [1]}, r"out must be a tensor; it is \[1\]"),
+        ({"query": torch.complex(QUERY, QUERY).conj().imag}, r"query\.resolve_neg\(\)"),
+    ],
+)
+def test_what_is_no_tensor_or_no_parameters_is_refused(
+    name: str, more: dict[str, Any], sentence: str
+) -> None:
+    """So is a negated view, whose numbers in memory have the other sign."""
+    given = {"query": QUERY, "cache": CACHE} | more
+    with pytest.raises(InputError, match=f"^{name}: .*{sentence}"):
+        forward(name, given.pop("query"), given.pop("cache"), batch(open_backend(name)), **given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_write_into_rows_that_are_one_is_refused(name: str) -> None:
+    """Each token would overwrite the others."""
+    runtime = open_backend(name)
+    with pytest.raises(InputError, match="tokens of a cache that is written must not lie on one"):
+        runtime.write_cache(LATENT, ROPE, CACHE[:1].expand(3, -1, -1), batch(runtime), PARAMS)

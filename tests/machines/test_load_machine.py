@@ -62,6 +62,12 @@ def loads_or_says(path: Path) -> str | None:
     return None
 
 
+def test_every_bundled_machine_reads_as_anybodys_file_does() -> None:
+    """By its name it is read without the checks for keys given twice and numbers that cannot be."""
+    for name in names():
+        assert load(name) == load(str(folder() / f"{name}.json")), name
+
+
 @settings(max_examples=60, deadline=None)
 @given(MACHINES)
 def test_what_is_saved_is_loaded_and_saved_again_unchanged(path: Path, machine: Machine) -> None:

@@ -23,7 +23,9 @@ from attnctl.profile import (
     parse,
     shape_of,
 )
+from attnctl.profile.diff import difference
 from attnctl.profile.match import match
+from attnctl.profile.merge import merge
 from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Shape
 from attnctl.registry import Backend, Rank, Registry
@@ -61,6 +63,19 @@ def test_a_profile_is_found_whatever_the_image_calls_the_card(name: str | None) 
     """The key is vendor, arch, PCI device and unit count; the marketing name has no say."""
     box = machine(name=name or "")
     assert match(profile(names=()), box, box.gpus[0]).status == "valid"
+
+
+def test_the_case_of_a_keys_names_is_no_difference() -> None:
+    """A machine file may hold "1002:74A2", as some tools print it, and "GFX942"."""
+    box = machine()
+    shouted = msgspec.structs.replace(box.gpus[0], arch="GFX942", pci_id="1002:74A2")
+    assert match(profile(names=()), box, shouted).status == "valid"
+    other = msgspec.structs.replace(shouted, pci_id="1002:74A3")
+    assert match(profile(names=()), box, other).status == "foreign"
+    key = msgspec.structs.replace(KEY, vendor="AMD", arch="Gfx942", pci_id="1002:74A2")
+    named = msgspec.structs.replace(profile((9.0, 3.0), names=("A", "B")), key=key)
+    assert merge(profile(names=()), named).key == key
+    assert difference(profile(names=()), msgspec.structs.replace(named, entries=())).fields == ()
 
 
 @pytest.mark.parametrize("field", ["vendor", "arch", "pci_id", "unit_count"])

@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+
+import msgspec
+import pytest
 
 from tests.commands.running import LLAMA, ROOT
 from tests.profile.factory import profile, write
@@ -45,3 +49,26 @@ def test_select_needs_no_home(tmp_path: Path) -> None:
     report = json.loads(ran.stdout)
     assert (report["profile"]["name"], report["profile"]["origin"]) == ("named", "environment")
     assert report["groups"][0]["pick"] == "TRITON_ATTN"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "attnctl.findings",
+        "attnctl.machine",
+        "attnctl.machines",
+        "attnctl.model.class_defaults",
+        "attnctl.profile.document",
+        "attnctl.profile.shipped",
+        "attnctl.profile.sources",
+        "attnctl.profile.values",
+    ],
+)
+def test_types_that_every_run_decodes_state_their_fields_as_types(module: str) -> None:
+    """Fields as text (`from __future__ import annotations`) are compiled again in each process."""
+    members = vars(import_module(module)).values()
+    types = [one for one in members if isinstance(one, type) and one.__module__ == module]
+    structs = [one for one in types if issubclass(one, msgspec.Struct)]
+    assert structs
+    for one in structs:
+        assert not any(isinstance(field, str) for field in one.__annotations__.values()), one

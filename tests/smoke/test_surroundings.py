@@ -14,9 +14,12 @@ ENTRY = "import sys; sys.path[:1] = []; from attnctl.__main__ import main; sys.e
 """As the installed program begins: it does not look into the folder that it stands in."""
 
 
-def smoke(*words: str, here: Path, **changes: str) -> Any:
+GONE = f"import os; os.rmdir(os.getcwd()); {ENTRY}"
+
+
+def smoke(*words: str, here: Path, entry: str = ENTRY, **changes: str) -> Any:
     """The report of `attnctl smoke WORDS --json` in the folder, with the environment changed."""
-    line = [sys.executable, "-c", ENTRY, "smoke", *words, "--json"]
+    line = [sys.executable, "-c", entry, "smoke", *words, "--json"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
     ended = subprocess.run(
         line, cwd=here, env=environ, capture_output=True, text=True, check=False, timeout=300
@@ -31,6 +34,16 @@ def test_a_file_named_torch_in_the_working_directory_is_not_torch(tmp_path: Path
         (tmp_path / name).write_text("raise RuntimeError('of the working directory')\n")
     case = "paged(queries=1,contexts=5,page=32)"
     report = smoke("--backend", "CPU_ATTN", "--case", case, here=tmp_path)
+    assert [trial["status"] for trial in report["backends"][0]["trials"]] == ["pass"]
+
+
+def test_a_working_directory_that_was_removed_costs_nothing(tmp_path: Path) -> None:
+    """The libraries below torch look for their files from there, and end a child without one."""
+    here = tmp_path / "gone"
+    here.mkdir()
+    case = "paged(queries=1,contexts=5,page=32)"
+    report = smoke("--backend", "CPU_ATTN", "--case", case, here=here, entry=GONE)
+    assert not here.exists()
     assert [trial["status"] for trial in report["backends"][0]["trials"]] == ["pass"]
 
 

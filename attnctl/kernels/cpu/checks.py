@@ -8,8 +8,10 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.exits import InputError
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata
+from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors
+from attnctl.kernels.paged_checks import check_written
 from attnctl.ops.paged import Paged
 
 BLOCK_MULTIPLE = 32
@@ -50,6 +52,7 @@ def check_write(
     key: Tensor, value: Tensor, cache: Tensor, metadata: CheckedMetadata, params: Paged
 ) -> None:
     """InputError: rows, slots and cache of a write do not fit together."""
+    check_tensors("CPU_ATTN", key=key, value=value, cache=cache)
     check_cache(cache, params)
     blocks, page, kv_heads, width = cache.shape
     key_shape, value_shape = key.shape, value.shape
@@ -79,10 +82,13 @@ def check_write(
             f"slot {metadata.last_slot} of slot_mapping lies outside the cache; "
             f"{blocks} blocks of {page} end at slot {blocks * page - 1}"
         )
+    check_written("CPU_ATTN", cache, params)
 
 
 def check_cache(cache: Tensor, params: Paged) -> None:
     """InputError: no cache of cache_shape's, or scales that do not belong to it."""
+    if not isinstance(params, Paged):
+        refuse(f"params must be an attnctl.ops.paged.Paged; it is {shown(params)}")
     shape, dtype = cache.shape, cache.dtype
     if len(shape) != 4 or cache.stride(3) != 1 or dtype not in STORED or not cache.is_cpu:
         refuse(
@@ -112,6 +118,7 @@ def check_query(
     query: Tensor, cache: Tensor, metadata: CheckedMetadata, out: Tensor | None
 ) -> None:
     """InputError: query and output do not fit the cache or the batch."""
+    check_tensors("CPU_ATTN", query=query, cache=cache)
     shape, cached = query.shape, cache.shape
     if len(shape) != 3 or query.dtype not in FLOATS or not query.is_cpu:
         refuse(
@@ -126,7 +133,7 @@ def check_query(
             f"{heads} query heads do not divide by the cache's {cached[2]} KV "
             "heads; pass the cache as cache_shape gives it: (N, P, Hk, D + Dv)"
         )
-    if width >= cached[3]:
+    if not 0 < width < cached[3]:
         refuse(
             f"query heads of {width} do not fit a cache of width {cached[3]}, which holds K and V: "
             "D + Dv"
@@ -136,6 +143,7 @@ def check_query(
             f"query has {tokens} rows; query_start_loc ends at {metadata.rows} and needs as many"
         )
     if out is not None:
+        check_tensors("CPU_ATTN", out=out)
         wanted = (tokens, heads, cached[3] - width)
         if out.shape != wanted or out.dtype is not query.dtype or not out.is_cpu:
             refuse(

@@ -11,6 +11,7 @@ from math import prod
 import msgspec
 
 from attnctl.layer import KV_DTYPES
+from attnctl.profile.match import same_key
 from attnctl.profile.values import Key, Point, Profile, Shape
 
 ITEM_BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
@@ -49,7 +50,7 @@ def _bundled(key: Key) -> tuple[str, float | None]:
     for name in machines.names():
         machine = machines.load(name)
         gpu = machine.gpus[0] if machine.gpus else None
-        if key_of(machine, gpu) == key:
+        if same_key(key_of(machine, gpu), key):
             found = gpu.bandwidth_gbps if gpu else machine.cpu.bandwidth_gbps
             return name, found
     return "", None
