@@ -42,7 +42,7 @@ bench: $(VENV)/test.installed
 compile: $(VENV)/test.installed
 	$(BIN)/attnctl smoke --compile-for all
 
-# with every setting that tune would try: 13217 launches, five hours of one core; after an interrupt
+# with every setting that tune would try: 13183 launches, five hours of one core; after an interrupt
 # the same command goes on
 compile-knobs: $(VENV)/test.installed
 	$(BIN)/attnctl smoke --compile-for all --every-knob --journal compile-knobs.journal

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from attnctl.child import Worker
-from attnctl.compiling.knob_lines import Answer, Ask, Failed, Group, Made, MakeAsk
+from attnctl.compiling.knob_lines import Answer, Ask, Failed, Group, Lists, Made, MakeAsk
 from attnctl.compiling.todo import Todo
 from attnctl.run import start
 from attnctl.trials import Ready
@@ -16,50 +16,76 @@ MODULE = "attnctl.compiling.knob_worker"
 
 
 def answered(
-    todo: Todo,
-    timeout_s: float,
-    ready: Callable[[Ready], None],
-    make: Callable[[], Worker] = lambda: Worker(module=MODULE),
+    todo: Todo, timeout_s: float, ready: Callable[[Ready], None]
 ) -> Iterator[tuple[Ask, Answer]]:
     """Each thing that one child took to do, with its answer, until there is nothing left to do.
 
     timeout_s: of one answer. ready: told what each child says of itself.
     """
-    worker: Worker | None = None
-    refused, group = "", Group("", "")
+    child, group = _Child(timeout_s, ready), Group("", "")
     try:
         while (ask := todo.next(group)) is not None:
             group = ask.group
-            if worker is None and not refused:
-                worker, said = start(make)
-                refused = said.detail if worker is None else ""
-                ready(said)
-            if worker is None:
-                yield ask, _answer(ask, "error", refused)
-                continue
-            answer, alive = _asked(worker, ask, timeout_s)
-            if not alive:
-                worker.end()
-                worker = None
-            yield ask, answer
+            yield ask, child.answer(ask)
     finally:
-        if worker is not None:
-            worker.end()
+        child.end()
 
 
-def _asked(worker: Worker, ask: Ask, timeout_s: float) -> tuple[Answer, bool]:
-    """The answer, and whether the worker is still good for another."""
+class _Child:
+    """Started when it is first asked, and again after it died."""
+
+    def __init__(self, timeout_s: float, ready: Callable[[Ready], None]) -> None:
+        self._timeout_s = timeout_s
+        self._ready = ready
+        self._worker: Worker | None = None
+        self._refused = ""
+
+    def end(self) -> None:
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+    def answer(self, ask: Ask) -> Answer:
+        """What a crash in a used child was asked is asked again in a new one.
+
+        Compilers that failed once are seen to abort at a later launch, which is sound.
+        """
+        used = self._worker is not None
+        answer = self._once(ask)
+        if used and not isinstance(answer, Lists) and answer.status == "crashed":
+            answer = self._once(ask)
+        return answer
+
+    def _once(self, ask: Ask) -> Answer:
+        if self._worker is None and not self._refused:
+            self._worker, said = start(lambda: Worker(module=MODULE))
+            self._refused = said.detail if self._worker is None else ""
+            self._ready(said)
+        if self._worker is None:
+            return _answer(ask, "error", self._refused)
+        answer = _asked(self._worker, ask, self._timeout_s)
+        if answer is None:
+            return _answer(ask, "timeout", self._ended(f"no answer after {self._timeout_s:g} s"))
+        if isinstance(answer, str):
+            return _answer(ask, "crashed", self._ended(answer))
+        return answer
+
+    def _ended(self, detail: str) -> str:
+        self.end()
+        return detail
+
+
+def _asked(worker: Worker, ask: Ask, timeout_s: float) -> Answer | str | None:
+    """The answer; how the worker died; None where the time is over."""
     worker.send(msgspec.json.encode(ask).decode())
     try:
         line = worker.line(timeout_s)
     except EOFError:
-        return _answer(ask, "crashed", worker.death()), False
-    if line is None:
-        return _answer(ask, "timeout", f"no answer after {timeout_s:g} s"), False
+        return worker.death()
     try:
-        return msgspec.json.decode(line, type=Answer), True
+        return None if line is None else msgspec.json.decode(line, type=Answer)
     except msgspec.MsgspecError as error:
-        return _answer(ask, "error", f"garbled answer: {error}"), False
+        return _answer(ask, "error", f"garbled answer: {error}")
 
 
 def _answer(ask: Ask, status: str, detail: str) -> Answer:

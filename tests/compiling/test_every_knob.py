@@ -15,6 +15,7 @@ from tests.compiling.planted_plugins import planted_plugins
 
 CASE = "paged(queries=1,contexts=16,window={})"
 SOUND, CRASHES, HANGS = CASE.format(1), CASE.format(6), CASE.format(7)
+STALE = CASE.format(10)
 # with the same constants, and other lengths: the same launch
 ALIKE = "paged(queries=1,contexts=17,window=1)"
 
@@ -72,6 +73,15 @@ def test_a_crash_costs_its_own_case_and_a_hang_ends_at_the_limit() -> None:
     assert found[0, HANGS].status == "timeout"
     assert len(found[0, SOUND].launches) == 2
     assert (step.lists_left, len(said)) == (0, 3)
+
+
+def test_a_crash_of_a_child_that_did_other_things_before_is_tried_in_a_new_one() -> None:
+    """What is sound by itself passes; what crashes again is told."""
+    found, _, said = compiled(plan(SOUND, STALE, CRASHES), children=1)
+    assert len(found[0, STALE].launches) == 2
+    assert found[0, CRASHES].status == "crashed"
+    # one dies of the second case, one of the third, one of that again; the last compiles
+    assert len(said) == 4
 
 
 def test_a_run_that_was_cut_short_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -155,3 +155,16 @@ def test_a_knob_that_makes_no_sense_is_refused(knobs: dict[str, Any], says: str)
         checked("TRITON_ATTN", knobs)
     assert says in str(caught.value)
     assert checked("TRITON_ATTN", {"block_size": 128}) == {}
+
+
+def test_a_tile_that_tensor_memory_cannot_hold_is_not_tried_on_blackwell() -> None:
+    """MiMo-V2's prefill: Triton makes a kernel of it that only traps, and none of half the keys."""
+    sizes = {"num_heads": 64, "num_kv_heads": 4, "head_size": 192, "head_size_v": 128}
+    one = work("prefill", 1, 2048, 2048, **sizes)
+    b200 = Limits(arch="sm_100", units=148, shared_memory_bytes=232448)
+    tried, elsewhere = (
+        {(chosen.rows, chosen.tile) for _, chosen in plans(one, limits) if chosen.rows == 256}
+        for limits in (b200, H200)
+    )
+    assert tried == {(256, 32)}
+    assert (256, 64) in elsewhere

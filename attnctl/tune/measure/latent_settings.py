@@ -24,6 +24,9 @@ TILE_SIZES = (
 )
 FILLS = (1, 2, 4)
 
+SPARE = 1024
+"""Bytes of barriers and offsets."""
+
 
 def latent_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
     """The default first, each once. Of the uncompressed form there is the default alone."""
@@ -43,7 +46,7 @@ def latent_settings(work: Work, limits: Limits) -> tuple[Setting, ...]:
     own = latent_tiles(device, layer.heads or 1, *widths, packed=packed)
     kernel = PORTABLE if hopper else ""
     for fill, tile in product(FILLS, _tiles(own)):
-        if _fits(tile, limits, *widths) and tile.rows <= power(layer.heads or 1):
+        if _fits(tile, limits, *widths, packed=packed) and tile.rows <= power(layer.heads or 1):
             knobs = _changed(own, tile, fill)
             if knobs or hopper:
                 effort = _effort(work, tile)
@@ -76,9 +79,21 @@ def _tiles(own: Tiles) -> Iterator[Tiles]:
     yield from (one for one in (Tiles(*sizes) for sizes in TILE_SIZES) if one != own)
 
 
-def _fits(tile: Tiles, limits: Limits, rank: int, rope: int, size: int) -> bool:
-    row = (power(rank) + (power(rope) if rope else 0)) * size
-    need = (tile.rows + tile.stages * tile.keys) * row + tile.rows * tile.keys * size
+def _fits(tile: Tiles, limits: Limits, rank: int, rope: int, size: int, *, packed: bool) -> bool:
+    """Whether a block's shared memory holds the tile, as it compiled to for nine targets.
+
+    The queries, the keys of each stage and the weights; on NVIDIA also what changes its layout: the
+    values of a tile that one stage loads, and on data-center Blackwell, whose products of 64 rows
+    read shared memory alone, two copies of a tile's keys and values. packed: rows that are widened.
+    """
+    values = power(rank) * size
+    row = values + (power(rope) if rope else 0) * size
+    queries = tile.rows * row
+    need = queries + tile.stages * tile.keys * row + tile.rows * tile.keys * size
+    if limits.arch.startswith("sm_") and tile.stages == 1:
+        need += min(tile.rows, tile.keys) * values
+    elif limits.arch.startswith(("sm_10", "sm_11")) and tile.rows >= 64 and not packed:
+        need = max(need, queries + 2 * tile.keys * (row + values) + SPARE)
     return need <= limits.shared_memory_bytes
 
 

@@ -7,7 +7,15 @@ from itertools import product
 from typing import Any
 
 from attnctl.kernels.triton.knobs import changed, flat
-from attnctl.kernels.triton.launch import Device, Knobs, Plan, Shape, knobs_for, padded, plan
+from attnctl.kernels.triton.launch import (
+    Device,
+    Knobs,
+    Plan,
+    Shape,
+    knobs_for,
+    padded,
+    plan,
+)
 from attnctl.tune.amounts import (
     amounts,
     cached_bytes,
@@ -15,6 +23,7 @@ from attnctl.tune.amounts import (
     kept_tokens,
     seen_pairs,
 )
+from attnctl.tune.measure.tensor_memory import fits_tensor_memory
 from attnctl.tune.settings import BLOCK_SIZE, Effort, Limits, Setting, Work
 
 Changes = dict[str, Any]
@@ -96,6 +105,8 @@ def paged_settings(
         shape = shape_of(work, page)
         chosen = plan(shape, device, changed(base, changes))
         if (page, chosen) in found or not _is_asked(chosen, changes):
+            continue
+        if changes and not fits_tensor_memory(chosen, shape, limits.arch):
             continue
         knobs = {name: value for name, value in changes.items() if usual[name] != value}
         if page != work.page:

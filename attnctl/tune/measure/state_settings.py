@@ -33,18 +33,39 @@ def state_settings(
         return (*found, *(Setting(knobs=knobs) for knobs in _steps()))
     for knobs in _LONG[op]():
         setting = Setting(knobs=knobs)
-        if setting not in found and _loads(op, knobs, limits):
+        if setting not in found and _loads(op, knobs, work, limits):
             found.append(setting)
     return (*found, *(Setting(knobs=knobs, kernel=STEPS) for knobs in _steps()))
 
 
-def _loads(op: str, knobs: Knobs, limits: Limits) -> bool:
+def _loads(op: str, knobs: Knobs, work: Work, limits: Limits) -> bool:
     """Whether a block's shared memory holds what stages load ahead.
 
     Of widths of 128 the walk of gdn takes 68 KiB with 64 rows in three stages, 84 KiB with 128.
     """
+    if op == "mamba2":
+        return _mamba2_bytes(knobs, work, limits.arch) <= limits.shared_memory_bytes
     rows, stages = int(knobs.get("chunks.rows", 0)), int(knobs.get("chunks.stages", 1))
     return op != "gdn" or rows < 64 or stages < 3 or limits.shared_memory_bytes > SMALL
+
+
+def _mamba2_bytes(knobs: Knobs, work: Work, arch: str) -> int:
+    """What the walk takes of shared memory, at least; from what it compiled to for nine targets.
+
+    B, C and x of a chunk for each stage; beside them, on NVIDIA, a copy of the rows of the state
+    and the chunk's products, or the same products while they change their layout.
+    """
+    state = work.layer.group.state
+    assert state is not None
+    rows, chunk, stages = (int(knobs[f"chunks.{name}"]) for name in ("rows", "chunk", "stages"))
+    width, rows = state.state_size or 128, min(rows, state.head_dim or rows)
+    stages = 1 if width > 128 else stages  # wide states are walked so whatever the knob says
+    loaded = 4 * chunk * width + 2 * chunk * rows
+    if arch.startswith("gfx"):
+        return (stages - 1) * loaded
+    if stages == 1:
+        return loaded + 2 * rows * width
+    return (stages - 1) * loaded + max(2 * rows * width + 2 * chunk**2, 4 * chunk**2)
 
 
 def _steps() -> Iterator[Knobs]:

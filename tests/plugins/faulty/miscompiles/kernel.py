@@ -50,6 +50,7 @@ class Miscompiles(Reference):
 
     def __init__(self, fault: int | None = None, programs: int = 1) -> None:
         self.fault, self.programs = fault, programs
+        self.calls = 0
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """A grid of its own, which compiles to nothing of its own, and each fault that ends."""
@@ -86,6 +87,11 @@ class Miscompiles(Reference):
             time.sleep(600)
         if fault == 9:
             raise InputError("no launch for it")
+        if fault == 10:  # sound in a process that did nothing before
+            if self.calls:
+                os.abort()
+            multiply_kernel[(1,)](half, half, total, 4096, ROWS=64, DEPTH=64, num_warps=4)
+        self.calls += 1
         return out
 
 
