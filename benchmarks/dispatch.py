@@ -53,6 +53,7 @@ class Nothing:
 
 class Starts:
     shape = (5,)
+    ndim = 1
 
 
 def us(call, number):
