@@ -47,7 +47,7 @@ compile: $(VENV)/test.installed
 compile-knobs: $(VENV)/test.installed
 	$(BIN)/attnctl smoke --compile-for all --every-knob --journal compile-knobs.journal
 
-# the processor's C++ kernels as 64-bit ARM code in an emulator: half an hour on two cores
+# the processor's C++ kernels as 64-bit ARM code in an emulator: a minute or two on two cores
 arm: $(VENV)/test.installed
 	$(BIN)/python -m tests.kernels.arm_cpu
 

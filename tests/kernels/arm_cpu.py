@@ -35,7 +35,10 @@ COMPILE = (
 SERVER = Path(__file__).with_name("arm_server.cpp")
 LARGEST = 64 << 20
 """Bytes of memory of a call beyond which a case is left out: it is copied there and back."""
-BACKENDS = ("CPU_ATTN", "CPU_MLA", "CPU_MLA_SPARSE", "GDN_ATTN", "SHORT_CONV_ATTN", "LINEAR_ATTN")
+BACKENDS = (
+    *("CPU_ATTN", "CPU_MLA", "CPU_MLA_SPARSE", "GDN_ATTN", "SHORT_CONV_ATTN", "LINEAR_ATTN"),
+    *("MAMBA1_ATTN", "MAMBA2_ATTN"),
+)
 
 called: Counter[str] = Counter()
 """How often each function ran in the emulator."""
