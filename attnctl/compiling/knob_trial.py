@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from attnctl.compiling.knob_lines import Listed, Made, kernel_of
+from attnctl.compiling.report import NO_LAUNCH
 from attnctl.trials import Status, Trial
-
-NO_LAUNCH = "launches no Triton kernel, so that nothing was compiled"
 
 
 def trial_of(case: str, listed: Listed, made: Mapping[str, Made], most_spills_bytes: int) -> Trial:

@@ -23,22 +23,11 @@ from attnctl.compiling.knob_lines import (
     Made,
     MakeAsk,
 )
-from attnctl.compiling.worker import sentence, settle
+from attnctl.compiling.worker import sentence, serving
 from attnctl.trials import Ready
-from attnctl.worker import private_answers, say
+from attnctl.worker import say
 
 KEY_DIGITS = 24
-
-
-def main() -> int:
-    answers = private_answers()
-    settle()
-    try:
-        _serve(answers)
-    except Exception as error:  # the parent turns it into a sentence
-        say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
-        return 1
-    return 0
 
 
 def _serve(answers: IO[bytes]) -> None:
@@ -138,4 +127,4 @@ class Opened:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serving(_serve))

@@ -9,6 +9,9 @@ import msgspec
 MOST_SPILLS_BYTES = 512
 """Bytes of registers that a thread may spill, unless the user says otherwise."""
 
+NO_LAUNCH = "launches no Triton kernel, so that nothing was compiled"
+"""The fault of a case that compiles nothing: it proves nothing."""
+
 _FP8_PRODUCT = re.compile(r"e4m3|e5m2|f8f6f4|fp8|bf8")
 
 

@@ -9,29 +9,31 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 import msgspec
 
-from attnctl.compiling.report import Launched
+from attnctl.compiling.report import NO_LAUNCH, Launched
 from attnctl.trials import Ready, Trial
 from attnctl.worker import private_answers, say
 
 
-def main() -> int:
+def serving(serve: Callable[[IO[bytes]], None]) -> int:
+    """The exit code of a child that compiles: `serve` answers its parent until there is no more."""
     answers = private_answers()
-    settle()
+    _settle()
     try:
-        _serve(answers)
+        serve(answers)
     except Exception as error:  # the parent turns it into a sentence
         say(answers, Ready(ok=False, detail=f"{type(error).__name__}: {error}"))
         return 1
     return 0
 
 
-def settle() -> None:
+def _settle() -> None:
     """Gives Triton another cache where its own cannot be written: nothing compiles without one."""
     root = os.environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111
     own = os.environ.get("TRITON_CACHE_DIR") or f"{root}/.triton/cache"
@@ -82,7 +84,7 @@ def _tried(compiler: Any, backend: str, text: str, most_spills_bytes: int) -> Tr
         return Trial(text, "error", detail=kernel + sentence(error), launches=tuple(done))
     faults = [f"{one.kernel}: {fault}" for one in done for fault in one.faults(most_spills_bytes)]
     if not done:
-        faults = ["launches no Triton kernel, so that nothing was compiled"]
+        faults = [NO_LAUNCH]
     status = "wrong" if faults else "pass"
     return Trial(text, status, detail="; ".join(faults), launches=tuple(done))  # type: ignore[arg-type]
 
@@ -97,4 +99,4 @@ def sentence(error: BaseException) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serving(_serve))
