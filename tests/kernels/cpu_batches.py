@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from attnctl.compare import Comparison, compare, guarded, overrun
 from attnctl.kernels.cpu.paged import Kernels
 from attnctl.ops import paged_cases, paged_inputs
 from attnctl.ops.case import Value
-from attnctl.ops.paged import Paged, paged_attention
+from attnctl.ops.paged import Paged, paged_attention, visible
 
 CACHE_TYPES = {
     "float32": torch.float32,
@@ -117,3 +119,28 @@ def judge(kernels: Kernels, **changes: Value) -> Comparison:
     filled = fill(kernels, **changes)
     out = attend(kernels, filled)
     return compare(out, reference(filled), reference(filled, filled.batch.query.dtype))
+
+
+def poison_unseen(filled: Filled, queries: int, length: int) -> None:
+    """NaN in every key and value that no query of the one sequence sees; some are, some are not."""
+    ranges = None if filled.params.prefix_ranges is None else filled.params.prefix_ranges[0]
+    seen = visible(queries, length, filled.params, ranges).any(0)
+    assert 0 < int(seen.sum()) < length
+    slots, page = filled.batch.slots[~seen], filled.cache.shape[1]
+    filled.cache[slots // page, slots % page] = torch.nan
+
+
+def outputs_of_seen_nan(kernels: Kernels, dtype: str) -> Iterator[Tensor]:
+    """Outputs of decode and of prefill with a NaN in one key, and in one value, that all see."""
+    for queries in ("1", "40"):
+        for part in (slice(0, 64), slice(64, 128)):
+            filled = fill(kernels, dtype=dtype, queries=queries, contexts="100")
+            slot = filled.batch.slots[10]
+            filled.cache[slot // 32, slot % 32, :, part] = torch.nan
+            yield attend(kernels, filled)
+
+
+def outputs_of_nothing_seen(kernels: Kernels, *, sinks: bool) -> Tensor:
+    """Of decode and prefill with a window of no tokens."""
+    filled = fill(kernels, dtype="bfloat16", sinks=sinks, queries="1+40", contexts="50+60")
+    return attend(kernels, filled, msgspec.structs.replace(filled.params, window=0))

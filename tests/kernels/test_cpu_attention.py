@@ -11,9 +11,18 @@ import torch
 from attnctl.kernels.cpu.fallback import TorchKernels
 from attnctl.kernels.cpu.paged import Kernels, open_kernels
 from attnctl.ops import paged_cases
-from attnctl.ops.paged import Paged, visible
+from attnctl.ops.paged import Paged
 from attnctl.probe.realhost import RealHost
-from tests.kernels.cpu_batches import Filled, attend, fill, judge, reference
+from tests.kernels.cpu_batches import (
+    Filled,
+    attend,
+    fill,
+    judge,
+    outputs_of_nothing_seen,
+    outputs_of_seen_nan,
+    poison_unseen,
+    reference,
+)
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -141,29 +150,21 @@ def test_values_outside_the_mask_are_never_multiplied(
     """NaN in every key and value that no query sees changes not one bit."""
     filled = fill(compiled, dtype="float32", queries=queries, contexts="200", **masks)
     right = attend(compiled, filled)
-    ranges = None if filled.params.prefix_ranges is None else filled.params.prefix_ranges[0]
-    seen = visible(int(queries), 200, filled.params, ranges).any(0)
-    assert 0 < int(seen.sum()) < 200
-    slots = filled.batch.slots[~seen]
-    filled.cache[slots // 32, slots % 32] = torch.nan
+    poison_unseen(filled, int(queries), 200)
+    assert right.isfinite().all()
     assert torch.equal(attend(compiled, filled), right)
 
 
 def test_what_is_seen_and_not_a_number_stays_so(compiled: Kernels) -> None:
     """A NaN in a visible value or key is not hidden."""
-    for queries in ("1", "40"):
-        for part in (slice(0, 64), slice(64, 128)):
-            filled = fill(compiled, dtype="float32", queries=queries, contexts="100")
-            slot = filled.batch.slots[10]
-            filled.cache[slot // 32, slot % 32, :, part] = torch.nan
-            assert attend(compiled, filled).isnan().all()
+    for out in outputs_of_seen_nan(compiled, "float32"):
+        assert out.isnan().all()
 
 
 @pytest.mark.parametrize("sinks", [False, True])
 def test_rows_that_see_nothing_are_zero(compiled: Kernels, sinks: bool) -> None:
     """A window of no tokens, in decode and prefill, with and without a sink."""
-    filled = fill(compiled, dtype="bfloat16", sinks=sinks, queries="1+40", contexts="50+60")
-    out = attend(compiled, filled, msgspec.structs.replace(filled.params, window=0))
+    out = outputs_of_nothing_seen(compiled, sinks=sinks)
     assert torch.equal(out, torch.zeros_like(out))
 
 

@@ -16,7 +16,16 @@ from attnctl.kernels.cpu.paged import SOURCE
 from attnctl.probe.cpu import probe_cpu
 from attnctl.probe.ledger import Ledger
 from attnctl.probe.realhost import RealHost
-from tests.kernels.cpu_batches import Filled, attend, fill, judge, reference
+from tests.kernels.cpu_batches import (
+    Filled,
+    attend,
+    fill,
+    judge,
+    outputs_of_nothing_seen,
+    outputs_of_seen_nan,
+    poison_unseen,
+    reference,
+)
 from tests.kernels.test_cpu_attention import FEATURES, MIXED
 
 SPAN = 256
@@ -83,33 +92,24 @@ def test_lengths_around_tiles_and_spans(tiles: NativeKernels, length: int, queri
 def test_values_outside_the_mask_are_never_multiplied(
     tiles: NativeKernels, masks: dict[str, int], queries: str
 ) -> None:
-    """NaN around a batch, and in what no query sees, changes not one bit."""
+    """NaN in every key and value that no query sees changes not one bit."""
     filled = fill(tiles, dtype="bfloat16", queries=queries, contexts="600", **masks)
     right = attend(tiles, filled)
-    slots = filled.batch.slots[: 600 - int(queries) - 50]
-    kept = filled.cache.clone()
-    filled.cache[slots // 32, slots % 32] = torch.nan
-    if "ranges" in masks:  # their tokens are seen from afar
-        filled.cache.copy_(kept)
+    poison_unseen(filled, int(queries), 600)
     assert right.isfinite().all()
     assert torch.equal(attend(tiles, filled), right)
 
 
 def test_what_is_seen_and_not_a_number_stays_so(tiles: NativeKernels) -> None:
     """A NaN in a visible value or key is not hidden."""
-    for queries in ("1", "40"):
-        for part in (slice(0, 64), slice(64, 128)):
-            filled = fill(tiles, dtype="bfloat16", queries=queries, contexts="100")
-            slot = filled.batch.slots[10]
-            filled.cache[slot // 32, slot % 32, :, part] = torch.nan
-            assert attend(tiles, filled).isnan().all()
+    for out in outputs_of_seen_nan(tiles, "bfloat16"):
+        assert out.isnan().all()
 
 
 @pytest.mark.parametrize("sinks", [False, True])
 def test_rows_that_see_nothing_are_zero(tiles: NativeKernels, sinks: bool) -> None:
     """A window of no tokens, in decode and prefill, with and without a sink."""
-    filled = fill(tiles, dtype="bfloat16", sinks=sinks, queries="1+40", contexts="50+60")
-    out = attend(tiles, filled, msgspec.structs.replace(filled.params, window=0))
+    out = outputs_of_nothing_seen(tiles, sinks=sinks)
     assert torch.equal(out, torch.zeros_like(out))
 
 
