@@ -39,10 +39,12 @@ def refuse(name: str, what: str) -> NoReturn:
 
 
 def check_tensors(name: str, **given: object) -> None:
-    """InputError: one of these is no tensor, or a view whose numbers are not those in memory."""
+    """InputError: one of these is no dense tensor, or a view whose numbers are not in memory."""
     for what, value in given.items():
         if not isinstance(value, Tensor):
             refuse(name, f"{what} must be a tensor; it is {shown(value)}")
+        if value.layout is not torch.strided:
+            refuse(name, f"{what} must be a dense tensor; it is {value.layout}")
         if value.is_neg():
             refuse(name, f"{what} is a negated view of other numbers; pass {what}.resolve_neg()")
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.backends.gdn_attn.kernel import RUNTIME
 from attnctl.exits import InputError
 from attnctl.findings import Verdict
 from attnctl.kernels.cpu.build import build
@@ -151,7 +150,7 @@ def test_a_backend_without_a_compiler_says_so_once_and_computes(
     """One warning with the reason, then plain torch."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     host = HostWithEnvironment({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
-    runtime = StateAttention("GDN_ATTN", "gdn", ("gdn",), RUNTIME._shapes, host=host)
+    runtime = StateAttention("GDN_ATTN", "gdn", ("gdn",), host=host)
     inputs, state = make("gdn", 5, 1)
     meta = packed([5], [[0]], [False])
     pool, other = torch.zeros(1, *state), torch.zeros(1, *state)
