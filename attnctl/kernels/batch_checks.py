@@ -19,7 +19,11 @@ FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 INTEGERS = frozenset({torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
 
 
-class CheckedMetadata(Metadata, frozen=True, kw_only=True):
+class FittingMetadata(Metadata, frozen=True, kw_only=True):
+    """A batch whose tensors fit together by their kinds and shapes, wherever they lie."""
+
+
+class CheckedMetadata(FittingMetadata, frozen=True, kw_only=True):
     """A batch whose tensors have been read once, and what a call compares with its cache.
 
     rows: end of the last sequence in the query. longest: context of the longest sequence that has
@@ -121,6 +125,7 @@ def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> N
             name,
             f"{field} must be a tensor of integers; it is {getattr(tensor, 'dtype', type(tensor))}",
         )
+    check_tensors(name, **{field: tensor})
     if tensor.dim() != dimensions or not tensor.is_cpu:
         refuse(
             name,

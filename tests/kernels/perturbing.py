@@ -63,7 +63,7 @@ def variants(value: Any) -> Iterator[tuple[str, Any]]:
         yield "numpy's", value.detach().numpy()
         yield from _views(value)
         yield from _dtypes(value)
-        if not value.is_floating_point() and value.dtype is not torch.bool:
+        if value.dtype in (torch.int32, torch.int64):
             yield from _integers(value)
     elif isinstance(value, bool):
         yield from (("0", 0), ("2.5", 2.5), ("a tensor", torch.tensor(value)))
