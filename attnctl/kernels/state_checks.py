@@ -23,6 +23,7 @@ from attnctl.ops.mamba1 import Mamba1
 from attnctl.ops.mamba2 import Mamba2
 from attnctl.ops.short_conv import ShortConv
 
+STRIDED = torch.strided
 NUMBERS = FLOATS | {torch.float64}
 ANY = -1
 """The extent of a slot that the inputs do not decide: the columns of a convolution."""
@@ -32,58 +33,61 @@ Named = tuple[str, Any, Shape]
 """A tensor's name, the tensor, and what its shape must be."""
 
 
-def check_inputs(name: str, op: str, inputs: Any, device: torch.device) -> tuple[Shape, Shape]:
-    """The shapes of a slot and of the output. InputError: inputs that do not fit together.
+def check_call(name: str, op: str, inputs: Any, state: Any, out: Any) -> tuple[Shape, torch.dtype]:
+    """Shape and usual dtype of the output. InputError: inputs, pool and `out` do not fit together.
 
-    device: where the pool of states lies, and all else must.
+    out: None where a new one is to be made. Written for the host's time: a call of a layer that
+    decodes looks at ten tensors here.
     """
+    if not isinstance(state, Tensor) or state.layout is not STRIDED or state.is_neg():
+        check_tensors(name, state=state)
     kind, rows_of = _OPERATIONS[op]
     if not isinstance(inputs, kind):
         refuse(name, f"inputs must be an {kind.__module__}.{kind.__name__}; it is {shown(inputs)}")
     slot, result, rows = rows_of(name, inputs)
+    if out is not None:
+        rows.append(("out", out, result))
+    cpu, dtype = state.is_cpu, rows[0][1].dtype
+    index = state.get_device()
     for what, tensor, wanted in rows:
         if (
             not isinstance(tensor, Tensor)
             or tensor.shape != wanted
-            or tensor.device != device
-            or tensor.dtype not in NUMBERS
-            or tensor.layout is not torch.strided
+            or (not tensor.is_cpu if cpu else tensor.get_device() != index)
+            or (tensor.dtype is not dtype and tensor.dtype not in NUMBERS)
+            or tensor.layout is not STRIDED
             or tensor.is_neg()
         ):
-            _refuse_tensor(name, what, tensor, wanted, device)
-    return slot, result
+            _refuse_tensor(name, what, tensor, wanted, state.device)
+    if dtype not in NUMBERS or (index < 0 and not cpu):
+        # a device without a number (meta) is told from others by its name
+        for what, tensor, wanted in rows:
+            if tensor.device != state.device or tensor.dtype not in NUMBERS:
+                _refuse_tensor(name, what, tensor, wanted, state.device)
+    found = state.shape[1:]
+    if slot[0] == ANY and len(found) == len(slot):
+        slot = (found[0], *slot[1:])
+    if found != slot or state.dtype not in NUMBERS:
+        _check_pool(name, state, slot)
+    if not state.is_contiguous():
+        check_spread(name, state, "slots of a pool, which is written,")
+    if out is not None and not out.is_contiguous():
+        check_spread(name, out)
+    return result, dtype
 
 
-def check_pool(name: str, state: Any) -> None:
-    """InputError: no pool of states, or one whose slots lie on one another."""
-    check_tensors(name, state=state)
-    if state.dim() < 2 or state.dtype not in NUMBERS:
+def _check_pool(name: str, state: Tensor, slot: Shape) -> None:
+    """InputError: other numbers, or slots of another shape, the first of it -1 for any extent."""
+    found = state.shape[1:]
+    if state.dtype not in NUMBERS or not state.dim():
         refuse(
             name,
             "the pool of states must be [slots, ...] of a float dtype, as state_shapes gives it; "
             f"it is {list(state.shape)} {state.dtype}",
         )
-    check_spread(name, state, "slots of a pool, which is written,")
-
-
-def check_slot(name: str, state: Tensor, slot: Shape) -> None:
-    """InputError: the pool's slots are not of this shape, -1 in which is any extent."""
-    found = state.shape[1:]
-    if len(found) != len(slot) or any(
-        f != w for f, w in zip(found, slot, strict=True) if w is not ANY
-    ):
-        refuse(
-            name,
-            f"a slot of the pool must be {_text(slot)} for these inputs; it is {list(found)}",
-        )
-
-
-def check_out(name: str, out: Any, shape: Shape, device: torch.device) -> None:
-    """InputError: a tensor for the result that does not fit, or whose rows lie on one another."""
-    check_tensors(name, out=out)
-    if out.shape != shape or out.dtype not in NUMBERS or out.device != device:
-        _refuse_tensor(name, "out", out, shape, device)
-    check_spread(name, out)
+    if found != slot:
+        wanted = ", ".join("any" if extent == ANY else str(extent) for extent in slot)
+        refuse(name, f"a slot of the pool must be [{wanted}] for these inputs; it is {list(found)}")
 
 
 def check_dense_out(name: str, out: Tensor) -> None:
@@ -241,10 +245,6 @@ _OPERATIONS: dict[str, tuple[type, Callable[[str, Any], tuple[Shape, Shape, list
     "linear": (Linear, _linear),
     "short_conv": (ShortConv, _short_conv),
 }
-
-
-def _text(slot: Shape) -> str:
-    return "[" + ", ".join("any" if x is ANY else str(x) for x in slot) + "]"
 
 
 def refuse_count(name: str, what: str, value: Any) -> None:

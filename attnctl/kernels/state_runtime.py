@@ -21,13 +21,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
 from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
-from attnctl.kernels.state_checks import (
-    check_dense_out,
-    check_inputs,
-    check_out,
-    check_pool,
-    check_slot,
-)
+from attnctl.kernels.state_checks import check_call, check_dense_out
 from attnctl.kernels.state_knobs import STEPS, state_knobs
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
@@ -169,14 +163,9 @@ class StateAttention:
 
     def _checked(self, inputs: Any, state: Tensor, out: Tensor | None) -> Tensor:
         """The tensor for the result. InputError: inputs, pool and `out` do not fit together."""
-        check_pool(self._name, state)
-        slot, result = check_inputs(self._name, self._op, inputs, state.device)
-        if state.shape[1:] != slot:
-            check_slot(self._name, state, slot)
+        result, dtype = check_call(self._name, self._op, inputs, state, out)
         if out is None:
-            first = getattr(inputs, inputs.per_token[0])
-            return torch.zeros(result, dtype=first.dtype, device=first.device)
-        check_out(self._name, out, result, state.device)
+            return torch.zeros(result, dtype=dtype, device=state.device)
         return out
 
     def _run(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
