@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from attnctl import cache
+from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
 from attnctl.kernels.rivals import Load, importable, rival
@@ -108,7 +109,11 @@ class StateAttention:
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
     ) -> tuple[tuple[str, Shape], ...]:
-        """Name and shape of each state tensor of one slot. InputError: another kind of layer."""
+        """Name and shape of each state tensor of one slot. InputError: another kind of layer, or
+        no number of ranks or drafts."""
+        refuse_other("state", state, State, "a layer's, as attnctl.read_model() finds it")
+        refuse_no_count("tp", tp, 1)
+        refuse_no_count("num_spec", num_spec)
         if state.type not in self._kinds:
             raise InputError(
                 f"{self._name}: it keeps states of {' and '.join(self._kinds)}; this layer's is "
