@@ -45,7 +45,9 @@ def checked_batch(name: str, metadata: Metadata) -> Metadata:
     InputError: as of check_batch. On another device than the processor a batch of the program's own
     is taken as it is then, so that what is kept for a batch is found by it.
     """
-    if isinstance(metadata, FittingMetadata):
+    if isinstance(metadata, CheckedMetadata):
+        return metadata
+    if isinstance(metadata, FittingMetadata) and not metadata.seq_lens.is_cpu:
         return metadata
     tensors = _tensors(name, metadata)
     if metadata.seq_lens.is_cpu:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -153,6 +154,16 @@ def refuse(name: str, params: Paged, **instead: str) -> None:
             raise InputError(f"{name}: {words}")
     if isinstance(params.k_scale, Tensor) or isinstance(params.v_scale, Tensor):
         raise InputError(f"{name}: takes one scale for all of K and one for V, not one a token")
+
+
+def library(name: str, load: Callable[[str], Any], module: str) -> Any:
+    """The module of a backend's library. InputError: it cannot be imported."""
+    try:
+        return load(module)
+    except ImportError as error:
+        raise InputError(
+            f"{name}: {module} cannot be imported ({error}); install it, or take another backend"
+        ) from error
 
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
