@@ -20,6 +20,9 @@ def block_notes(report: SelectReport) -> Iterator[str]:
 def said(found: OneBlock, names: Sequence[str]) -> str:
     """What each size costs, in one sentence. names: of the groups."""
     costs = ", ".join(_cost(one, names) for one in found.sizes)
+    untimed = {one.untimed for one in found.sizes}
+    if len(untimed) == 1 and any(untimed) and not any(one.refused for one in found.sizes):
+        costs = f"no size was timed for {_named(untimed.pop(), names)}"
     own = f"blocks of {' and '.join(map(str, found.own))} tokens"
     if found.taken:
         return f"one block size for all layers, {found.best} tokens, in place of {own}: {costs}"
