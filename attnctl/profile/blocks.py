@@ -13,7 +13,8 @@ import msgspec
 from attnctl.layer import Layer
 from attnctl.picking import own_page
 from attnctl.profile.order import entry_of
-from attnctl.profile.values import Entry, Point, Profile, Timing
+from attnctl.profile.ranking import BLOCK_SIZE
+from attnctl.profile.values import Entry, Point, Profile, Rejected, Timing
 from attnctl.registry import Registry
 
 
@@ -63,19 +64,24 @@ def for_users_block(
 def _at(point: Point, tokens: int, own: Mapping[str, int], defaults: bool) -> Point:
     """The point with the timings of one size.
 
-    A backend that was timed on another size alone is none that was judged here and gave no time.
+    A backend that was timed on another size alone gave no time here only if it failed on this one.
     """
     found: dict[str, Timing] = {}
     for size, timing in _sized(point, own, defaults):
         if size == tokens:
             found.setdefault(timing.backend, timing)
     elsewhere = {one.backend for one in (*point.timings, *point.others)} - found.keys()
+
+    def counts(one: Rejected) -> bool:
+        size = one.knobs.get(BLOCK_SIZE, own.get(one.backend))
+        return one.backend not in elsewhere or (one.why != "pruned" and size == tokens)
+
     return msgspec.structs.replace(
         point,
         pick="",
         timings=tuple(found.values()),
         others=(),
-        rejected=tuple(one for one in point.rejected if one.backend not in elsewhere),
+        rejected=tuple(filter(counts, point.rejected)),
     )
 
 
@@ -99,6 +105,6 @@ def _plain(timing: Timing, size: int, time_us: float) -> Timing:
         backend=timing.backend,
         median_us=time_us,
         runs=timing.runs,
-        knobs={"block_size": size} if timing.default_block else {},
+        knobs={BLOCK_SIZE: size} if timing.default_block else {},
         clock=timing.clock,
     )
