@@ -108,7 +108,7 @@ def unheard(asked: Options, taken: Options, spec: ModelSpec) -> tuple[str, ...]:
 def _tokens(word: int | str | None) -> int | None:
     if not isinstance(word, str):
         return word
-    if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > 20:
+    if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > 1000:
         raise InputError(f"--block-size {word}: give tokens as a whole number, or {SAME}")
     return int(word)
 
