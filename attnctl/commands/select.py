@@ -59,8 +59,13 @@ def command(
         str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
     ] = "auto",
     block_size: Annotated[
-        int | None,
-        typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
+        str | None,
+        typer.Option(
+            "--block-size",
+            metavar="TOKENS|same",
+            help="Tokens in a page of the KV cache; same: one size for all layers, as serving "
+            "engines have it, the best by the timings.",
+        ),
     ] = None,
     tp: Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
     max_model_len: Annotated[

@@ -56,10 +56,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Its best setting: kernel names the rival kernel of the backend where it has several, knobs what
     differs from the bundled defaults. default_us: the median with the bundled kernel and defaults
-    in the same rounds. tried: how many settings were timed. clock: what timed it: "graph", replays
-    of a CUDA graph; "queue", calls that the GPU found waiting; "events", calls as a program makes
-    them; "process" or "wall" time of a processor. host_us: what the host took to launch a call,
-    where that is more than the GPU took to run it.
+    in the same rounds; default_block: tokens in the cache's blocks there, where a tune had fixed
+    them. tried: how many settings were timed. clock: what timed it: "graph", replays of a CUDA
+    graph; "queue", calls that the GPU found waiting; "events", calls as a program makes them;
+    "process" or "wall" time of a processor. host_us: what the host took to launch a call, where
+    that is more than the GPU took to run it.
     """
 
     backend: str
@@ -69,6 +70,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     knobs: dict[str, int | str | bool] = {}
     kernel: str = ""
     default_us: float | None = None
+    default_block: MaybeCount = None
     tried: Count = 1
     clock: str = ""
     host_us: float | None = None
@@ -86,6 +88,17 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
         if not 0 <= self.iqr_us <= LONGEST_US:
             raise ValueError(f"iqr_us must be a spread of times, found {self.iqr_us}")
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens in a block of the cache that it asks for; None: what the backend has by itself."""
+        asked = self.knobs.get("block_size")
+        return asked if type(asked) is int else None
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        """What tells it from the other timings of its point."""
+        return self.backend, self.block_size
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,7 +118,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One workload point: B sequences of S context tokens, `query` new tokens each.
 
     pick: the backend that the timings give here, as it was decided when the document was written.
-    measured: the day, where it is another than the document's.
+    measured: the day, where it is another than the document's. others: timings on sizes of the
+    cache's blocks that were raced and not chosen; with the chosen one they share no cache.
     """
 
     phase: Literal["prefill", "decode"]
@@ -116,6 +130,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     measured: str = ""
     weight: float = 1.0
     timings: tuple[Timing, ...]
+    others: tuple[Timing, ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
     def __post_init__(self) -> None:
@@ -125,6 +140,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = [timing.backend for timing in self.timings]
         if len(set(names)) < len(names):
             raise ValueError("a backend has two timings at one point")
+        sizes = [one.place for one in (*self.timings, *self.others)] if self.others else ()
+        if len(set(sizes)) < len(sizes):
+            raise ValueError("a backend has two timings on one size of blocks at one point")
 
     def __str__(self) -> str:
         query = (
