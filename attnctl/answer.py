@@ -12,14 +12,14 @@ from attnctl.cache_plan import plan_cache, with_blocks
 from attnctl.costs import cost
 from attnctl.exits import InputError
 from attnctl.latent_forms import latent_forms
-from attnctl.layer import Options
+from attnctl.layer import Options, layer_of
 from attnctl.machine import Machine
 from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
 from attnctl.options import scoped, unheard
 from attnctl.registry import Registry
 from attnctl.report import SelectReport, report
-from attnctl.select import select_model
+from attnctl.select import select_model, subject_of
 from attnctl.whatif import flips
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def answer(
         costs,
         options,
         registry,
-        platform=machine.platform,
+        units=lambda decision: _units(decision, spec, machine, registry, options, device),
         memory=_memory(machine, options, device),
         max_position=spec.max_position,
     )
@@ -220,6 +220,22 @@ def _lacks(machine: Machine, device: int) -> str:
     if 0 <= device < count:
         return ""
     return f"has devices 0 to {count - 1}" if count > 1 else "has only device 0"
+
+
+def _units(
+    decision: Decision,
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options,
+    device: int,
+) -> tuple[int, ...]:
+    """Sizes of which the pick's cache blocks are multiples on this device."""
+    backend = registry.get(decision.pick.name) if decision.pick else None
+    if backend is None:
+        return ()
+    subject = subject_of(machine, layer_of(spec, decision.group, options), device)
+    return backend.here(subject).block_units(subject.platform)
 
 
 def _check_device(machine: Machine, device: int) -> None:

@@ -6,7 +6,7 @@ come from one pool of pages, so the attention block is raised until its page hol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -65,14 +65,15 @@ def plan_cache(
     options: Options,
     registry: Registry,
     *,
-    platform: str,
+    units: Callable[[Decision], tuple[int, ...]],
     memory: tuple[int | None, str],
     max_position: int | None = None,
 ) -> CachePlan | None:
     """The plan of these decisions; None where nothing is kept, or a group's size is not known.
 
-    costs: of the decisions, one each. memory: bytes and who says so. max_position: the model's
-    longest sequence, where --max-model-len is not given.
+    costs: of the decisions, one each. units: sizes of which a pick's blocks
+    are multiples; (): any. memory: bytes and who says so. max_position: the model's longest
+    sequence, where --max-model-len is not given.
     """
     groups = [
         Kept(decision=decision, cost=cost, bound=decision.group.window or decision.group.chunk)
@@ -84,7 +85,7 @@ def plan_cache(
     paged = [one for one in groups if one.cost.token_bytes]
     states = [one for one in groups if one.cost.states]
     start = max((one.cost.block_size or 0 for one in paged), default=0) or None
-    raised = _raised(paged, states, registry, platform, start) if paged and states else None
+    raised = _raised(paged, states, units, start) if paged and states else None
     notes = [] if raised is not None or not (paged and states) else [_never(states)]
     block = raised.block_size if raised else start
     slots = 1 + options.speculative_tokens if states else 0
@@ -131,30 +132,23 @@ def with_blocks(costs: Sequence[Cost], plan: CachePlan | None) -> tuple[Cost, ..
 def _raised(
     paged: list[Kept],
     states: list[Kept],
-    registry: Registry,
-    platform: str,
+    units: Callable[[Decision], tuple[int, ...]],
     start: int | None,
 ) -> HybridBlocks | None:
     """The block whose page holds a state: a multiple of what every layer's kernel takes."""
-    kernels = [_kernel(one, registry, platform) for one in (*paged, *states)]
+    taken = [units(one.decision) for one in (*paged, *states)]
+    kernels = [KernelBlocks(sizes=sizes) for sizes in taken if sizes]
     least = min(one.cost.layer_token_bytes for one in paged)
     largest = max(state_bytes(one.cost.states) for one in states)
     try:
         return unify(
-            [kernel for kernel in kernels if kernel is not None] or [KernelBlocks(sizes=(1,))],
+            kernels or [KernelBlocks(sizes=(1,))],
             least,
             largest,
             block_size=start or 1,
         )
     except InputError:
         return None
-
-
-def _kernel(one: Kept, registry: Registry, platform: str) -> KernelBlocks | None:
-    pick = one.decision.pick
-    backend = registry.get(pick.name) if pick else None
-    units = backend.block_units(platform) if backend else ()
-    return KernelBlocks(sizes=units) if units else None
 
 
 def _never(states: list[Kept]) -> str:

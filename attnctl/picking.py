@@ -90,7 +90,7 @@ def as_pick(
         beat=beat,
         is_ssm=backend.is_ssm,
         runnable=not planned,
-        block_size=block_of(backend, subject.layer, subject.platform),
+        block_size=block_of(backend.here(subject), subject.layer, subject.platform),
         note=_planned_note(backend, subject.layer) if planned else "",
     )
 

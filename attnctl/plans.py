@@ -34,7 +34,7 @@ from attnctl.profile.loading import timings_for
 from attnctl.profile.pick import Picker
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
-from attnctl.select import platform_of, select_model
+from attnctl.select import platform_of, select_model, subject_of
 
 __all__ = ["LayerPlan", "Plan", "Planned", "plan"]
 
@@ -108,14 +108,14 @@ def plan(
     for decision in decisions:
         if not decision.needs_backend:
             continue
-        layer = layer_of(spec, decision.group, options)
-        found, other_blocks = for_users_block(found, layer, registry, platform_of(machine))
+        subject = subject_of(machine, layer_of(spec, decision.group, options), device)
+        found, other_blocks = for_users_block(found, subject.layer, registry, platform_of(machine))
         eligible, left_out = interchangeable(decision, registry)
-        found, missed = applicable(found, shape_of(layer), eligible, registry)
-        table, unable = sized(layer, decision, registry, Picker(found), eligible)
+        found, missed = applicable(found, shape_of(subject.layer), eligible, registry)
+        table, unable = sized(subject, decision, registry, Picker(found), eligible)
         untimed = (f"{decision.group.kind} layers: {other_blocks}",) if other_blocks else ()
         notes += (*untimed, *left_out, *missed, *unable)
-        groups.append(LayerPlan(layer, decision, registry, table))
+        groups.append(LayerPlan(subject, decision, registry, table))
     return Plan(groups, notes)
 
 

@@ -91,7 +91,7 @@ def select(
         notes = (untimed,) if order is None and untimed else ()
         candidates = tuple(candidate for _, candidate, _ in scored)
         decision = _decision(layer, best, candidates, notes=notes)
-    return _on_profiles_block(decision, layer, profile, registry, subject.platform)
+    return _on_profiles_block(decision, layer, profile, registry, subject)
 
 
 def _check(machine: Machine, registry: Registry, options: Options) -> None:
@@ -123,7 +123,7 @@ def _on_users_block(
 
 
 def _on_profiles_block(
-    decision: Decision, layer: Layer, profile: Profile | None, registry: Registry, platform: str
+    decision: Decision, layer: Layer, profile: Profile | None, registry: Registry, subject: Subject
 ) -> Decision:
     """The decision with the cache block that the profile asks for, as attnctl.plan lays it out."""
     pick = decision.pick
@@ -132,7 +132,9 @@ def _on_profiles_block(
     from attnctl.profile.order import cache_block
 
     asked, backend = cache_block(profile, layer, eligible_names(decision)), registry.get(pick.name)
-    if asked is None or backend is None or not backend.takes_block(asked, platform):
+    if asked is None or backend is None:
+        return decision
+    if not backend.here(subject).takes_block(asked, subject.platform):
         return decision
     sized = msgspec.structs.replace(pick, block_size=asked)
     return msgspec.structs.replace(decision, pick=sized)
