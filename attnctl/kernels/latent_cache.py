@@ -24,11 +24,12 @@ from attnctl.kernels.latent_rows import PACKED, encode_rows, store_rows
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
+from attnctl.runtime_copies import MadeAnew
 
 Store = Callable[[Tensor, Tensor, Tensor], None]
 
 
-class LatentCache:
+class LatentCache(MadeAnew):
     """The half of both protocols of attnctl.latent_runtime that does not attend."""
 
     name = ""

@@ -18,9 +18,10 @@ from attnctl.kernels.latent_batch import check_batch, check_places
 from attnctl.kernels.paged_checks import check_call, check_write
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.runtime_copies import MadeAnew
 
 
-class PackedCache:
+class PackedCache(MadeAnew):
     """The half of PagedRuntime that does not attend; a backend adds `forward`."""
 
     name = ""

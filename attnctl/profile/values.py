@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from attnctl.machine import VENDORS
+
 SCHEMA = "attnctl.profile/1"
 ANY = "*"
 """A field of the key or a version that a profile leaves open: whatever is found fits it."""
@@ -11,6 +13,8 @@ UNKNOWN = "unknown"
 """A version or a field of the key that could not be told: it equals nothing, itself included."""
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number of 64 bits: what is larger would overflow where it is divided or shown."""
+DeviceKind = Literal["cpu", "gpu"]
+_GPU_ARCHS = ("sm_", "gfx", "xe")
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +27,19 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     pci_id: str | None = None
     unit_count: Whole | Literal["*"] | None = None
+
+    @property
+    def kind(self) -> DeviceKind:
+        """What kind of device it is.
+
+        Where neither a PCI id nor an architecture tells, GPUs' vendors are written in small letters
+        (attnctl.machine.VENDORS), processors' as the kernel has them.
+        """
+        if self.pci_id not in (None, ANY):
+            return "gpu"
+        if self.arch not in (ANY, UNKNOWN):
+            return "gpu" if self.arch.lower().startswith(_GPU_ARCHS) else "cpu"
+        return "gpu" if self.vendor in VENDORS.values() else "cpu"
 
     def __str__(self) -> str:
         count = self.unit_count

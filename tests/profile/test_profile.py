@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from attnctl import machines
 from attnctl.decision import NOT_TIMED
 from attnctl.exits import InputError
 from attnctl.layer import Options, layer_of
@@ -24,6 +25,7 @@ from attnctl.profile import (
     shape_of,
 )
 from attnctl.profile.diff import difference
+from attnctl.profile.document import key_of
 from attnctl.profile.match import match
 from attnctl.profile.merge import merge
 from attnctl.profile.ratio import times_text
@@ -56,6 +58,38 @@ def profile(*timings: tuple[float, ...], names: tuple[str, ...], **more: object)
     )
     entry = Entry(shape=shape_of(LAYER), points=points, kernels=more.pop("kernels", {}))  # type: ignore[arg-type]
     return Profile(name="p", key=KEY, entries=(entry,), measured="2026-08-01", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("gpu", KEY),
+        ("gpu", Key(vendor="nvidia", arch="sm_87")),
+        ("gpu", Key(vendor="AMD", arch="GFX1151")),
+        ("gpu", Key(vendor="intel", arch="xe2-lpg")),
+        ("gpu", Key(vendor="amd", arch="*", pci_id="1002:74a2")),
+        ("gpu", Key(vendor="amd", arch="*")),
+        ("gpu", Key(vendor="intel", arch="unknown", pci_id="8086:e20b")),
+        ("cpu", Key(vendor="AMD", arch="zen3", unit_count=2)),
+        ("cpu", Key(vendor="amd", arch="zen3", pci_id="*")),
+        ("cpu", Key(vendor="NVIDIA", arch="armv9.2a")),
+        ("cpu", Key(vendor="unknown", arch="x86_64")),
+        ("cpu", Key(vendor="Intel", arch="*")),
+    ],
+)
+def test_a_key_tells_a_processor_from_a_gpu(kind: str, key: Key) -> None:
+    """By its PCI id, its architecture, and where both are open by how the vendor is written."""
+    assert key.kind == kind
+
+
+@pytest.mark.parametrize("name", machines.names())
+def test_the_keys_of_bundled_machines_tell_what_they_are_of(name: str) -> None:
+    """Each GPU by its architecture alone, each processor by its own."""
+    box = machines.load(name)
+    for gpu in box.gpus:
+        key = key_of(box, gpu)
+        assert key.kind == msgspec.structs.replace(key, pci_id=None).kind == "gpu"
+    assert key_of(box, None).kind == "cpu"
 
 
 @pytest.mark.parametrize("name", ["AMD_Instinct_MI308X_OAM", "AMD Radeon Graphics", None])

@@ -17,6 +17,7 @@ from attnctl.kernels.packed_cache import over_scales
 from attnctl.kernels.paged_checks import check_params_of, check_spread
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
+from attnctl.runtime_copies import MadeAnew
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ LEAST = {"threads": 1, "least_tokens": 64, "parts": 1, "block_rows": 12, "direct
 NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
 
 
-class CpuAttention:
+class CpuAttention(MadeAnew):
     """PagedRuntime on the processor. The kernels are built, or found built, at the first call."""
 
     def __init__(self, host: Host | None = None, knobs: Mapping[str, Any] = NO_KNOBS) -> None:
