@@ -99,11 +99,12 @@ def plan(
         from attnctl.probe import probe
 
         machine = probe()
+    decisions = select_model(spec, machine, registry, options, device=device)
     found, notes = timings_for(profile, machine, device, registry)
     if options.one_block_size:
         options, told = _on_one_block(spec, machine, registry, options, device, found)
         notes = (*notes, *told)
-    decisions = select_model(spec, machine, registry, options, device=device)
+        decisions = select_model(spec, machine, registry, options, device=device)
     groups = []
     for decision in decisions:
         if not decision.needs_backend:

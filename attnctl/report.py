@@ -88,9 +88,8 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer for one model on one machine.
 
     unmet: demands that no layer of the model carries, one sentence each. cache: what all groups
-    keep together; None where a group's share is not known. one_block: what one block size for all
-    groups costs, where their own differ. profile: the first of `profiles`, those that decided
-    something, that were named, or that come nearest.
+    keep together; None where a group's share is not known. one_block: of all groups, where their
+    own differ. profile: the first of `profiles`, that decided, were named, or come nearest.
     """
 
     schema: str = SCHEMA
@@ -192,9 +191,7 @@ def _exit_code(groups: Sequence[GroupReport], engine: EngineReport | None) -> Ex
 
 
 def sweep(
-    reports: Iterable[SelectReport],
-    models: int = 1,
-    left_out: tuple[str, ...] = (),
+    reports: Iterable[SelectReport], models: int = 1, left_out: tuple[str, ...] = ()
 ) -> Sweep:
     """Several reports as one document; the answer is no as soon as one of them is.
 
