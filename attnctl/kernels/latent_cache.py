@@ -11,12 +11,12 @@ from collections.abc import Callable
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.batch_checks import CheckedMetadata
-from attnctl.kernels.latent_batch import check_batch, check_places
+from attnctl.kernels.latent_batch import check_batch, check_places, checked_batch
 from attnctl.kernels.latent_checks import (
     check_cache,
     check_out,
     check_query,
+    check_row_slots,
     check_rows,
     check_sizes,
 )
@@ -98,6 +98,7 @@ class LatentCache(MadeAnew):
         check_rows(self.name, latent, rope, cache, checked)
         width = latent.shape[1] + rope.shape[1]
         check_cache(self.name, cache, width, params, self.block_multiple, self.packed)
+        check_row_slots(self.name, latent, cache, checked)
         self._store(encode_rows(latent, rope, cache, params), cache, checked.slot_mapping)
 
     def _store(self, rows: Tensor, cache: Tensor, slots: Tensor) -> None:
@@ -109,10 +110,7 @@ class LatentCache(MadeAnew):
         """InputError: a tensor of a device that the kernels do not run on."""
 
     def _checked(self, metadata: Metadata) -> Metadata:
-        # on a GPU build_metadata has said all that can be said without waiting
-        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
-            return metadata
-        return check_batch(self.name, metadata)
+        return checked_batch(self.name, metadata)
 
     def _check_call(
         self,

@@ -73,7 +73,7 @@ def check_cache(
 
 
 def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata) -> None:
-    """InputError: the rows and slots of a write do not fit together, or not the cache."""
+    """InputError: the rows of a write do not fit together, or lie elsewhere than the cache."""
     check_tensors(name, latent=latent, rope=rope, cache=cache)
     check_spread(name, cache, "tokens of a cache that is written")
     if latent.dim() != 2 or rope.dim() != 2 or latent.shape[0] != rope.shape[0]:
@@ -88,10 +88,13 @@ def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata:
             "latent and rope must be both float32, float16 or bfloat16; "
             f"they are {latent.dtype} and {rope.dtype}",
         )
-    slots = metadata.slot_mapping
-    same_device(name, cache, latent=latent, rope=rope, slot_mapping=slots)
+    same_device(name, cache, latent=latent, rope=rope, slot_mapping=metadata.slot_mapping)
+
+
+def check_row_slots(name: str, latent: Tensor, cache: Tensor, metadata: Metadata) -> None:
+    """InputError: more slots than rows, or one outside the cache."""
     last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
-    check_slots(name, cache, slots, latent.shape[0], last)
+    check_slots(name, cache, metadata.slot_mapping, latent.shape[0], last)
 
 
 def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> None:
@@ -104,8 +107,7 @@ def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> 
             f"it is {list(query.shape)} {query.dtype}",
         )
     same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
-    starts = metadata.query_start_loc
-    rows = int(starts[-1]) if starts.is_cpu and starts.numel() else 0
+    rows = metadata.rows if isinstance(metadata, CheckedMetadata) else 0
     if rows > query.shape[0]:
         refuse(
             name,
@@ -160,6 +162,7 @@ def check_weights(
 
 def check_named(name: str, slots: Tensor, query: Tensor) -> None:
     """InputError: no list of slots [T, K] int32 for a query's T tokens."""
+    check_tensors(name, slots=slots)
     if slots.dim() != 2 or slots.dtype is not torch.int32 or slots.shape[0] != query.shape[0]:
         refuse(
             name,

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata
-from attnctl.kernels.latent_batch import check_batch, check_places
-from attnctl.kernels.paged_checks import check_call, check_write
+from attnctl.kernels.batch_checks import FLOATS
+from attnctl.kernels.latent_batch import check_batch, check_places, checked_batch
+from attnctl.kernels.paged_checks import check_call, check_kind, check_write
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.runtime_copies import MadeAnew
@@ -98,10 +98,7 @@ class PackedCache(MadeAnew):
         write(key, value, keys, values, checked.slot_mapping, params.k_scale, params.v_scale)
 
     def _checked(self, metadata: Metadata) -> Metadata:
-        # on a GPU build_metadata has said all that can be said without waiting
-        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
-            return metadata
-        return check_batch(self.name, metadata)
+        return checked_batch(self.name, metadata)
 
     def _checked_call(
         self,
@@ -147,10 +144,12 @@ def _kernel() -> Callable[..., None] | None:
 
 
 def refuse(name: str, params: Paged, **instead: str) -> None:
-    """InputError: the params ask for a feature that the kernel has not. instead: feature -> words.
+    """InputError: the params ask for a feature that the kernel has not, or are none.
 
-    Scales per token and head are always refused: they belong to the bundled kernels' int8 cache.
+    instead: feature -> words. Scales per token and head are always refused: they belong to the
+    bundled kernels' int8 cache.
     """
+    check_kind(name, params)
     for feature, words in instead.items():
         if getattr(params, feature) is not None:
             raise InputError(f"{name}: {words}")

@@ -20,14 +20,21 @@ from torch import Tensor
 
 from attnctl.ops.mla import causal, context_rows
 from attnctl.ops.packed_rows import GROUP, quantize_groups
+from attnctl.ops.paged_params import settle_indexing
 
 
 class Indexing(msgspec.Struct, frozen=True, kw_only=True):
-    """topk: K. scale: of the logits, positive. ue8m0: key scales are powers of two."""
+    """topk: K. scale: of the logits, positive. ue8m0: key scales are powers of two.
+
+    InputError where a value makes no indexer.
+    """
 
     topk: int
     scale: float
     ue8m0: bool = False
+
+    def __post_init__(self) -> None:
+        settle_indexing(self)
 
 
 def index_cache_shape(num_blocks: int, block_size: int, head_dim: int) -> tuple[int, int, int]:
