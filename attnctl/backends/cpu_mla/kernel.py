@@ -10,7 +10,6 @@ from torch import Tensor
 
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_dense import DenseLatent
-from attnctl.kernels.latent_states_checks import check_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -73,13 +72,6 @@ class CpuMla(DenseLatent):
         )
 
     def _merge(
-        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Into the first, which is one of prefill's own."""
-        self._open().merge(out_a, lse_a, out_b, lse_b, out_a, lse_a)
-        return out_a, lse_a
-
-    def merge_states(
         self,
         out_a: Tensor,
         lse_a: Tensor,
@@ -88,12 +80,7 @@ class CpuMla(DenseLatent):
         out: Tensor | None = None,
         lse: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        self._check_device(out_a)
-        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
-        if out is None:
-            out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
-        if lse is None:
-            lse = torch.empty(lse_a.shape)
+        out, lse = out_a if out is None else out, lse_a if lse is None else lse
         self._open().merge(out_a, lse_a, out_b, lse_b, out, lse)
         return out, lse
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from attnctl.kernels.latent_dense import DenseLatent
-from attnctl.kernels.latent_states_checks import check_states
 from attnctl.kernels.triton.latent_call import decode_launches, dense_query
 from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
@@ -50,19 +49,6 @@ class TritonMla(DenseLatent):
 
     def _check_device(self, tensor: Tensor) -> None:
         check_device(self.name, tensor, instead="CPU_MLA")
-
-    def merge_states(
-        self,
-        out_a: Tensor,
-        lse_a: Tensor,
-        out_b: Tensor,
-        lse_b: Tensor,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        self._check_device(out_a)
-        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
-        return merge_states(out_a, lse_a, out_b, lse_b, out, lse)
 
     def _absorbed(
         self,
