@@ -28,7 +28,7 @@ from peers import load_fa3_dense, load_flashmla
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
-from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.hopper_call import hopper_launches
 from attnctl.kernels.triton.indexer import Asked, logits_launch
 from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches

@@ -29,8 +29,10 @@ from triton.testing import do_bench, do_bench_cudagraph
 
 from attnctl.compare import compare
 from attnctl.kernels.triton import Knobs, Tiles, knobs_for, paged_attention, write_cache
-from attnctl.kernels.triton.call import device_of, launches, shape_of
-from attnctl.kernels.triton.launch import plan
+from attnctl.kernels.triton.call import shape_of
+from attnctl.kernels.triton.device_facts import device_of
+from attnctl.kernels.triton.paged_launches import launches
+from attnctl.kernels.triton.plan import plan
 from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops import paged as specification
 from attnctl.ops.paged import Paged
