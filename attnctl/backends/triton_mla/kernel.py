@@ -14,7 +14,7 @@ from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
 from attnctl.kernels.triton.mla_prefill import prefill_attend
-from attnctl.kernels.triton.relaunch import Relaunches, form_of
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
@@ -70,7 +70,7 @@ class TritonMla(DenseLatent):
         whole = (query, cache, out, lse, *batch)
         bounds = ("absorbed", device, params, metadata.max_query_len, metadata.max_seq_len)
         self._kept.run(
-            (*bounds, *map(form_of, whole)),
+            bounds,
             whole,
             lambda scratch: decode_launches(*given, knobs=self._knobs, scratch=scratch),
         )

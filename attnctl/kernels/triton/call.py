@@ -11,7 +11,7 @@ from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.launch import Launch
 from attnctl.kernels.triton.paged_launches import launches, partial_size
 from attnctl.kernels.triton.plan import Knobs, Plan, Shape, knobs_for, plan
-from attnctl.kernels.triton.relaunch import Relaunches, Scratch, form_of
+from attnctl.kernels.triton.relaunch import Relaunches, Scratch
 
 if TYPE_CHECKING:
     from attnctl.ops.paged import Paged
@@ -82,14 +82,14 @@ def paged_attention(
 
     numbers, others = _split(params)
     whole = (*tensors, workspace, *others)
-    forms = (device, max_query_len, *numbers, *map(form_of, whole))
+    facts = (device, max_query_len, *numbers)
 
     def alike() -> Hashable:
         # of a decoding batch's longest context the plan alone depends: steps of one plan are alike
         chosen = planned().plan
-        return (chosen, *forms) if chosen.kernel == "decode" else None
+        return (chosen, *facts) if chosen.kernel == "decode" else None
 
-    kept.run((max_seq_len, knobs, prepared, *forms), whole, make, alike)
+    kept.run((max_seq_len, knobs, prepared, *facts), whole, make, alike)
     return out
 
 

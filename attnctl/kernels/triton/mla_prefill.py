@@ -14,7 +14,7 @@ from attnctl.kernels.triton.latent_launch import RDNA, latent_device, precision,
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
 from attnctl.kernels.triton.launch import LOG2E, Device, Launch, Tiles, power, split_width
 from attnctl.kernels.triton.prefill_call import packed_launch
-from attnctl.kernels.triton.relaunch import Relaunches, form_of
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.runtime import Metadata
 
 
@@ -285,7 +285,7 @@ def prefill_attend(
     whole = (query, keys, values, out, lse, starts, other)
     bounds = (device, factor, causal, metadata.max_query_len, metadata.seq_lens.shape[0])
     kept.run(
-        (*bounds, *map(form_of, whole)),
+        bounds,
         whole,
         lambda scratch: [prefill_launch(*tensors, counts=scratch.counts)],
     )
