@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.findings import Finding
 from attnctl.kernels.batch_checks import CheckedMetadata, check_batch
+from attnctl.kernels.cpu.built_runtime import Built
 from attnctl.kernels.cpu.checks import check_cache, check_query, check_sizes, check_write
 from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.kernels.packed_cache import over_scales
@@ -21,6 +20,7 @@ from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
 if TYPE_CHECKING:
+    from attnctl.findings import Finding
     from attnctl.kernels.cpu.paged import Kernels
     from attnctl.probe.host import Host
 
@@ -41,7 +41,7 @@ LEAST = {"threads": 1, "least_tokens": 64, "parts": 1, "block_rows": 12, "direct
 NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
 
 
-class CpuAttention(CheckedBatches):
+class CpuAttention(Built["Kernels"], CheckedBatches):
     """PagedRuntime on the processor. The kernels are built, or found built, at the first call."""
 
     name = "CPU_ATTN"
@@ -49,8 +49,6 @@ class CpuAttention(CheckedBatches):
     def __init__(self, host: Host | None = None, knobs: Mapping[str, Any] = NO_KNOBS) -> None:
         self._host = host
         self._knobs = knobs
-        self._kernels: Kernels | None = None
-        self._finding: Finding | None = None
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Threads, how work is cut for them, rows at a time, and the cache's blocks."""
@@ -93,12 +91,6 @@ class CpuAttention(CheckedBatches):
         cache = torch.empty([shape[x] for x in order]).permute([order.index(x) for x in range(4)])
         """
         return (0, 2, 1, 3)
-
-    def finding(self) -> Finding:
-        """What computes: the compiler and flags of the C++ kernel, or why it is torch instead."""
-        self._open()
-        assert self._finding is not None
-        return self._finding
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
@@ -156,21 +148,13 @@ class CpuAttention(CheckedBatches):
     def _checked(self, metadata: Metadata) -> CheckedMetadata:
         return metadata if isinstance(metadata, CheckedMetadata) else self._check_batch(metadata)
 
-    def _open(self) -> Kernels:
-        if self._kernels is None:
-            from attnctl.kernels.cpu.paged import open_kernels
-            from attnctl.probe.realhost import RealHost
+    def _build(self, host: Host) -> tuple[Kernels, Finding]:
+        from attnctl.kernels.cpu.paged import open_kernels
 
-            self._kernels, self._finding = open_kernels(self._host or RealHost())
-            if self._knobs and hasattr(self._kernels, "tune"):
-                self._kernels.tune(**self._knobs)
-            if not self._finding.met:
-                warnings.warn(
-                    f"CPU_ATTN computes in plain torch, slowly: {self._finding.found}. "
-                    f"Try: {self._finding.fix}",
-                    stacklevel=3,
-                )
-        return self._kernels
+        kernels, finding = open_kernels(host)
+        if self._knobs and hasattr(kernels, "tune"):
+            kernels.tune(**self._knobs)
+        return kernels, finding
 
 
 RUNTIME = CpuAttention()
