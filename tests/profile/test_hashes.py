@@ -109,7 +109,7 @@ def test_what_the_other_kind_of_device_runs_changes_no_hash(
     assert "GDN_ATTN" in found[other]
 
 
-@pytest.mark.parametrize("edited", ["state_runtime.py", "latent_batch.py"])
+@pytest.mark.parametrize("edited", ["state_runtime.py", "latent_cache.py"])
 def test_the_host_side_of_both_kinds_changes_both(copied: Path, edited: str) -> None:
     """What calls a kernel is a part of the time that it takes, wherever it computes."""
     found = changed(load(), copied, edited)

@@ -10,18 +10,11 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.latent_call import dense_query
-from attnctl.kernels.triton.latent_launch import (
-    LOG2E,
-    RDNA,
-    latent_device,
-    power,
-    precision,
-    run,
-)
+from attnctl.kernels.triton.latent_launch import RDNA, latent_device, precision, run
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
-from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.launch import LOG2E, Device, Launch, Tiles, power, split_width
 from attnctl.kernels.triton.prefill_call import packed_launch
-from attnctl.kernels.triton.relaunch import Relaunches, form_of
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.runtime import Metadata
 
 
@@ -173,7 +166,7 @@ def mla_prefill_kernel(
 
 def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Tiles:
     """The largest tile that fits the shared memory. ValueError where the smallest does not."""
-    low, high = cut(width)
+    low, high = split_width(width)
     wide, values = (low + high) * item_bytes, power(width_v) * item_bytes
     rows, keys, stages = (128, 64, 2) if item_bytes <= 2 else (32, 32, 2)
     if gpu.arch == "sm_90":
@@ -201,16 +194,6 @@ def prefill_tiles(gpu: Device, width: int, width_v: int, item_bytes: int) -> Til
             )
 
 
-def cut(width: int) -> tuple[int, int]:
-    """A low and a high power of two that hold a width; high 0 where one is as good."""
-    whole = power(width)
-    low = whole // 2
-    if low < 16 or width == whole:
-        return whole, 0
-    high = power(width - low)
-    return (low, high) if low + high < whole else (whole, 0)
-
-
 def prefill_launch(
     query: Tensor,
     keys: Tensor,
@@ -234,7 +217,7 @@ def prefill_launch(
     gpu = gpu or latent_device(query.device)
     if tiles is None and groups is not False:
         tensors, starts = (query, keys, values, out, lse), metadata.query_start_loc
-        parts = cut(query.shape[2])
+        parts = split_width(query.shape[2])
         longest = metadata.max_query_len
         rest = (parts, factor, causal, longest, gpu, counts)
         hopper = packed_launch(tensors, starts, key_start_loc, *rest)
@@ -243,7 +226,7 @@ def prefill_launch(
     tokens, heads, width = query.shape
     width_v, item = values.shape[2], query.element_size()
     tiles = tiles or prefill_tiles(gpu, width, width_v, item)
-    low, high = cut(width)
+    low, high = split_width(width)
     sequences = metadata.seq_lens.shape[0]
     tensors = (query, keys, values, out, lse)
     strides = tuple(x.stride(dim) for x in tensors for dim in (0, 1))
@@ -302,7 +285,7 @@ def prefill_attend(
     whole = (query, keys, values, out, lse, starts, other)
     bounds = (device, factor, causal, metadata.max_query_len, metadata.seq_lens.shape[0])
     kept.run(
-        (*bounds, *map(form_of, whole)),
+        bounds,
         whole,
         lambda scratch: [prefill_launch(*tensors, counts=scratch.counts)],
     )
