@@ -10,6 +10,7 @@ import pytest
 import attnctl
 from attnctl.answer import answer
 from attnctl.assume import assume
+from attnctl.exits import InputError
 from attnctl.layer import Options, layer_of
 from attnctl.machine import Machine
 from attnctl.machines import load as load_machine
@@ -18,8 +19,9 @@ from attnctl.model.spec import ModelSpec
 from attnctl.one_block import one_block, settled
 from attnctl.profile.document import key_of, shape_of
 from attnctl.profile.values import Entry, Point, Profile, Rejected, Timing
-from attnctl.registry import load
+from attnctl.registry import Backend, Registry, load
 from attnctl.render.block_sizes import said
+from attnctl.requirements import block_size
 from attnctl.select import select_model
 from attnctl.timed import BlockCost, OneBlock
 from tests.commands.running import MODELS
@@ -28,6 +30,7 @@ from tests.profile.factory import machine
 FLASH, TRITON = "FLASH_ATTN", "TRITON_ATTN"
 PLACES = ((1, 1024), (16, 4096))
 GPT_OSS = read_model(MODELS / "gpt-oss-20b.json")
+GEMMA = read_model(MODELS / "gemma-2-9b.json")
 H200 = machine("h200")
 
 Sized = dict[tuple[str, int | None], float]
@@ -88,7 +91,8 @@ FULL: Sized = {
 
 def test_each_size_costs_what_all_layers_take_on_it() -> None:
     """12 layers of each: 12 x (10 + 100) by themselves, 12 x (10 + 130) and 12 x (13 + 100)."""
-    found = costs(profile(entry(GPT_OSS, 0, WINDOWED), entry(GPT_OSS, 1, FULL)))
+    usual = {"default_us": 500.0}  # what settings took counts, and not what the defaults did
+    found = costs(profile(entry(GPT_OSS, 0, WINDOWED, **usual), entry(GPT_OSS, 1, FULL, **usual)))
     assert found is not None
     assert (found.own, found.best, found.taken) == ((16, 128), 128, False)
     assert [(one.tokens, one.points) for one in found.sizes] == [(16, 2), (128, 2)]
@@ -210,6 +214,36 @@ def test_a_size_that_no_backend_of_a_group_takes_is_refused() -> None:
     assert "48 is served by no backend for" in said(found, kinds)
 
 
+def one_of(name: str, tokens: int) -> Backend:
+    """CPU_ATTN under another name, with blocks of so many tokens and their multiples."""
+    own = load().get("CPU_ATTN")
+    assert own is not None
+    others = (rule for rule in own.rules if rule.code != "block_size")
+    return msgspec.structs.replace(
+        own,
+        name=name,
+        rules=(*others, block_size(multiple_of=tokens)),
+        block_multiple=tokens,
+        prefers_block=tokens,
+    )
+
+
+def test_where_no_size_serves_all_groups_the_answer_is_no() -> None:
+    """One takes multiples of 96 alone and the other of 128: neither is silently replaced."""
+    registry = Registry((one_of("NARROW", 96), one_of("WIDE", 128)))
+    demands = (("sliding", "NARROW"), ("full", "WIDE"))
+    box = assume(load_machine("zen3"), "usual", load())
+    options = Options(backend=demands, one_block_size=True)
+    report = answer(GEMMA, box, registry, options)
+    said_no = "--block-size same: no backend serves every group of layers with blocks of 96 and 128"
+    assert (report.unmet, report.exit_code) == ((said_no,), 1)
+    assert report.one_block is not None
+    assert (report.one_block.best, report.one_block.taken) == (None, False)
+    assert answer(GEMMA, box, registry, Options(backend=demands)).exit_code == 0
+    with pytest.raises(InputError, match="no one size serves all layers: blocks of 96 and 128"):
+        attnctl.plan(GEMMA, box.machine, profile="none", options=options, registry=registry)
+
+
 def test_groups_that_agree_have_nothing_to_say() -> None:
     """The answer holds no costs, and so no note is shown."""
     chosen = {which: time for which, time in FULL.items() if which[1] == 128}
@@ -272,7 +306,9 @@ def test_a_backend_that_failed_on_a_size_is_passed_over_on_it() -> None:
     wrong = Rejected(backend=FLASH, knobs={"block_size": 128}, why="wrong")
     points = tuple(msgspec.structs.replace(one, rejected=(wrong,)) for one in made.points)
     made = msgspec.structs.replace(made, points=points)
-    box = assume(load_machine("h200"), "torch,triton,flash_attn_3", load()).machine
+    box = assume(load_machine("h200"), "torch,triton,flash_attn_4", load()).machine
+    eligible = [one.name for one in select_model(GPT_OSS, box, load())[0].candidates if one.ok]
+    assert eligible == [FLASH, TRITON]
     found = costs(profile(made, entry(GPT_OSS, 1, FULL)), box=box)
     assert found is not None
     assert found.sizes[1].ratio == pytest.approx(114 / 110)
@@ -285,9 +321,6 @@ def planned(*entries: Entry, **options: Any) -> attnctl.Plan:
     box = machine("zen3")
     found = profile(*entries, box=box)
     return attnctl.plan(GEMMA, box, profile=found, options=Options(**options))
-
-
-GEMMA = read_model(MODELS / "gemma-2-9b.json")
 
 
 def test_a_plan_on_one_size_lays_all_caches_out_in_it() -> None:

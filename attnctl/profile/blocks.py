@@ -94,17 +94,20 @@ def _sized(
         if size is not None:
             yield size, timing
     for timing in point.timings if defaults else ():
+        usual = defaults_of(timing)
         size = timing.default_block or own.get(timing.backend)
-        if size is not None and timing.default_us is not None:
-            yield size, _plain(timing, size, timing.default_us)
+        if size is not None and usual is not None:
+            yield size, usual
 
 
-def _plain(timing: Timing, size: int, time_us: float) -> Timing:
-    """The backend's defaults as a timing, of which no spread is known."""
+def defaults_of(timing: Timing) -> Timing | None:
+    """What the backend's defaults took at the point, as a timing, of which no spread is known."""
+    if timing.default_us is None:
+        return None
     return Timing(
         backend=timing.backend,
-        median_us=time_us,
+        median_us=timing.default_us,
         runs=timing.runs,
-        knobs={BLOCK_SIZE: size} if timing.default_block else {},
+        knobs={BLOCK_SIZE: timing.default_block} if timing.default_block else {},
         clock=timing.clock,
     )
