@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.flash_runtime import FlashAttention
 from attnctl.ops.paged_cases import case
 from attnctl.ops.paged_trial import try_case
@@ -102,6 +102,25 @@ def test_what_is_missing_is_said_for_each_version() -> None:
     """All that was tried is in the sentence."""
     with pytest.raises(InputError, match=r"FA3: flash_attn_interface: No module .*FA2: flash_attn"):
         try_case(runtime(fakes.loader()), case())
+
+
+def test_what_is_not_installed_is_told_from_what_is_broken() -> None:
+    """A module without its own dependency, or of another ABI, is there and does not load."""
+
+    def broken(name: str) -> Any:
+        raise ModuleNotFoundError("No module named 'einops'", name="einops")
+
+    def foreign(name: str) -> Any:
+        raise ImportError("undefined symbol: _ZN3c10")
+
+    old = fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2))
+    for load in (fakes.loader(), old):
+        with pytest.raises(AbsentError):
+            try_case(runtime(load), case(head_size=512))
+    for load in (broken, foreign):
+        with pytest.raises(InputError) as raised:
+            try_case(runtime(load), case())
+        assert not isinstance(raised.value, AbsentError)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from attnctl.backends.flash_attn_mla.kernel import FlashAttnMla
 from attnctl.backends.flashinfer_mla.kernel import FlashInferMla
 from attnctl.backends.flashmla.kernel import FlashMla
 from attnctl.backends.rocm_aiter_mla.kernel import AiterMla
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.ops.mla import Latent
 from attnctl.ops.mla_cases import case
 from attnctl.ops.mla_trial import try_case
@@ -220,7 +220,7 @@ def test_a_cache_scale_belongs_to_the_values_of_any_cache(name: str) -> None:
 )
 def test_a_library_that_is_not_there_is_said(make: Any, says: str) -> None:
     """On NVIDIA devices no other kernel stands in for the one that was asked for."""
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(AbsentError, match=says):
         wrong(make(libraries()), "decode")
 
 

@@ -11,7 +11,7 @@ from attnctl.backends.flashinfer_mla_sparse.kernel import FlashInferMlaSparse
 from attnctl.backends.flashmla_sparse.kernel import FlashMlaSparse
 from attnctl.backends.rocm_aiter_mla_sparse.kernel import AiterMlaSparse
 from attnctl.backends.xpu_mla_sparse.kernel import XpuMlaSparse
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.row_lists import packed_first, picked_lists
 from attnctl.ops.mla import Latent
 from attnctl.ops.mla_sparse_cases import case
@@ -153,7 +153,7 @@ def test_without_their_library_amd_and_intel_have_the_bundled_kernel(name: str) 
 )
 def test_a_library_that_is_not_there_is_said(make: Any, says: str) -> None:
     """On NVIDIA devices no other kernel stands in for the one that was asked for."""
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(AbsentError, match=says):
         wrong(make(libraries()), "first")
 
 

@@ -68,6 +68,15 @@ def test_what_a_child_can_import_is_found_in_one_child() -> None:
     assert importable(["SOUND", "NO_SUCH_BACKEND", "RAISES"]) == {"SOUND", "RAISES"}
 
 
+def test_a_version_that_is_not_installed_is_no_fault_of_the_case() -> None:
+    """What it takes is tried, and the rest is unsupported, with the reason; nothing is red."""
+    plain, window = tried("LACKS", PLAIN, WINDOW)
+    assert (plain.status, window.status) == ("pass", "unsupported")
+    (reason,) = window.reasons
+    assert reason.code == "package_missing"
+    assert "version 4 cannot be loaded" in reason.found
+
+
 def test_a_crash_costs_its_own_case_alone() -> None:
     """The worker is started again and the cases after it run."""
     statuses = [trial.status for trial in tried("CRASHES", PLAIN, WINDOW, PLAIN)]
