@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -116,8 +117,9 @@ def build(
     folders = [folder for folder, why in unfit.items() if not why]
     rooms = ((folder, no_room(os.statvfs(folder), os.geteuid())) for folder in folders)
     full = {folder: why for folder, why in rooms if why}
-    text, problem = _text(source), ""
-    for line, version, said in _lines(commands, flags) if folders else ():
+    problem = ""
+    for line, beside, version, said in _lines(commands, flags) if folders else ():
+        text = b"\0".join(map(_text, (source, *beside)))
         name = f"{source.stem}-{_key(text, line, version, processor)}.so"
         for folder in folders:
             target = folder / name
@@ -125,7 +127,7 @@ def build(
                 return Built(str(target), met(CODE, WANTED, said, str(target)), cached=True)
             if folder in full:
                 continue
-            failure = compiled(line, source, target) or unloadable(target)
+            failure = compiled(line, (source, *beside), target) or unloadable(target)
             if failure is None:
                 return Built(str(target), met(CODE, WANTED, said, str(target)))
             if failure.cause == "full":
@@ -143,16 +145,30 @@ def build(
 ROOM = "make room there, or set XDG_CACHE_HOME to a folder of your own that has some"
 
 
-def _lines(
-    commands: Iterable[tuple[str, ...]], flags: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Command lines from the best one on, the compiler's version, and both in short."""
+CLANG_THREADS = Path(__file__).with_name("clang_threads.cpp")
+
+
+class _Line(NamedTuple):
+    """A command line. beside: what is compiled with the source. said: version and flags."""
+
+    words: tuple[str, ...]
+    beside: tuple[Path, ...]
+    version: str
+    said: str
+
+
+def _lines(commands: Iterable[tuple[str, ...]], flags: tuple[str, ...]) -> Iterator[_Line]:
+    """Command lines from the best one on."""
     for command in commands:
         version = _version(command)
+        # Clang's driver would bring LLVM's OpenMP beside torch's: the compiler alone is told
+        clang = "clang" in version
+        threads = ("-Xclang", "-fopenmp") if clang else ("-fopenmp",)
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
-        for extra in dict.fromkeys(((*flags, "-fopenmp"), ("-fopenmp",), flags, ())):
+        for extra in dict.fromkeys(((*flags, *threads), threads, flags, ())):
+            beside = (CLANG_THREADS,) if clang and "-fopenmp" in extra else ()
             said = f"{version or command[0]}, {' '.join(extra) or 'no flags'}"
-            yield (*command, *_FLAGS.split(), *extra), version, said
+            yield _Line((*command, *_FLAGS.split(), *extra), beside, version, said)
 
 
 def _text(source: Path) -> bytes:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -52,27 +53,27 @@ def unloadable(target: Path) -> Failure | None:
     return None
 
 
-def compiled(line: tuple[str, ...], source: Path, target: Path) -> Failure | None:
+def compiled(line: tuple[str, ...], sources: Iterable[Path], target: Path) -> Failure | None:
     """What went wrong, None where the target is there."""
     try:
         with tempfile.TemporaryDirectory(
             prefix=target.stem, dir=target.parent, ignore_cleanup_errors=True
         ) as folder:
-            return _compiled(line, source, Path(folder, "made.so"), target)
+            return _compiled((*line, *map(str, sources)), Path(folder, "made.so"), target)
     except subprocess.TimeoutExpired as error:
         return Failure(str(error), "compiler")
     except OSError as error:
         return Failure(f"cannot write the build: {error}", "full")
 
 
-def _compiled(line: tuple[str, ...], source: Path, made: Path, target: Path) -> Failure | None:
+def _compiled(line: tuple[str, ...], made: Path, target: Path) -> Failure | None:
     """OSError: a file could not be written here; TimeoutExpired."""
     # what lies between source and object goes where there is room for the object, and what goes
     # wrong is said in one language
     environ = {**os.environ, "TMPDIR": str(made.parent), "LC_ALL": "C"}
     try:
         answer = subprocess.run(
-            [*line, "-o", str(made), str(source)],
+            [*line, "-o", str(made)],
             capture_output=True,
             timeout=COMPILE_TIMEOUT_S,
             check=False,
