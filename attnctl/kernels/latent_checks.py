@@ -10,6 +10,7 @@ from torch import Tensor
 from attnctl.arguments import shown
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
+from attnctl.kernels.size_checks import check_block_size
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
@@ -27,12 +28,7 @@ def check_sizes(
         least = {"qk_rope_head_dim": 0, "block_size": size}.get(what, 1)
         if not isinstance(size, Integral) or isinstance(size, bool) or size < least:
             refuse(name, f"{what} must be an integer of {least} or more; it is {size!r}")
-    if block_size < 1 or block_size % multiple:
-        refuse(
-            name,
-            f"block_size must be a multiple of {multiple}; it is {block_size}. "
-            f"Try {max(multiple, -(-block_size // multiple) * multiple)}",
-        )
+    check_block_size(name, block_size, multiple)
 
 
 def check_cache(

@@ -16,6 +16,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import FLOATS
 from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.kernels.paged_checks import check_call, check_kind, check_write
+from attnctl.kernels.size_checks import check_sizes
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -35,15 +36,13 @@ class PackedCache(CheckedBatches):
         head_size: int,
         head_size_v: int | None = None,
     ) -> tuple[int, ...]:
-        """(N, P, Hk, D + Dv), K before V. InputError: P is not a multiple that the kernel takes."""
-        unit = self.block_multiple
-        if block_size < 1 or block_size % unit:
-            nearest = max(unit, -(-block_size // unit) * unit)
-            raise InputError(
-                f"{self.name}: block_size must be a multiple of {unit}; it is {block_size}. "
-                f"Try {nearest}"
-            )
+        """(N, P, Hk, D + Dv), K before V. InputError: P is no multiple that the kernel takes, or
+        a size is no positive integer."""
         width_v = head_size if head_size_v is None else head_size_v
+        check_sizes(
+            self.name, block_size, self.block_multiple, num_blocks=num_blocks,
+            num_kv_heads=num_kv_heads, head_size=head_size, head_size_v=width_v,
+        )  # fmt: skip
         return (num_blocks, block_size, num_kv_heads, head_size + width_v)
 
     def write_cache(

@@ -6,9 +6,7 @@ tensors hold is looked at in state_batch_checks. Sentences begin with the name o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isfinite
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NoReturn
 
 import torch
@@ -17,73 +15,67 @@ from torch import Tensor
 from attnctl.arguments import shown
 from attnctl.kernels.batch_checks import FLOATS, check_tensors, refuse
 from attnctl.kernels.paged_checks import check_spread
-from attnctl.ops.gdn import Gdn
-from attnctl.ops.linear import Linear
-from attnctl.ops.mamba1 import Mamba1
-from attnctl.ops.mamba2 import Mamba2
-from attnctl.ops.short_conv import ShortConv
+from attnctl.kernels.state_operands_checks import ANY, OPERATIONS, Shape
 
+STRIDED = torch.strided
 NUMBERS = FLOATS | {torch.float64}
-ANY = -1
-"""The extent of a slot that the inputs do not decide: the columns of a convolution."""
-
-Shape = tuple[int, ...]
-Named = tuple[str, Any, Shape]
-"""A tensor's name, the tensor, and what its shape must be."""
 
 
-def check_inputs(name: str, op: str, inputs: Any, device: torch.device) -> tuple[Shape, Shape]:
-    """The shapes of a slot and of the output. InputError: inputs that do not fit together.
+def check_call(name: str, op: str, inputs: Any, state: Any, out: Any) -> tuple[Shape, torch.dtype]:
+    """Shape and usual dtype of the output. InputError: inputs, pool and `out` do not fit together.
 
-    device: where the pool of states lies, and all else must.
+    out: None where a new one is to be made. Written for the host's time: a call of a layer that
+    decodes looks at ten tensors here.
     """
-    kind, rows_of = _OPERATIONS[op]
+    if not isinstance(state, Tensor) or state.layout is not STRIDED or state.is_neg():
+        check_tensors(name, state=state)
+    kind, rows_of = OPERATIONS[op]
     if not isinstance(inputs, kind):
         refuse(name, f"inputs must be an {kind.__module__}.{kind.__name__}; it is {shown(inputs)}")
     slot, result, rows = rows_of(name, inputs)
+    if out is not None:
+        rows.append(("out", out, result))
+    cpu, dtype = state.is_cpu, rows[0][1].dtype
+    index = state.get_device()
     for what, tensor, wanted in rows:
         if (
             not isinstance(tensor, Tensor)
             or tensor.shape != wanted
-            or tensor.device != device
-            or tensor.dtype not in NUMBERS
-            or tensor.layout is not torch.strided
+            or (not tensor.is_cpu if cpu else tensor.get_device() != index)
+            or (tensor.dtype is not dtype and tensor.dtype not in NUMBERS)
+            or tensor.layout is not STRIDED
             or tensor.is_neg()
         ):
-            _refuse_tensor(name, what, tensor, wanted, device)
-    return slot, result
+            _refuse_tensor(name, what, tensor, wanted, state.device)
+    if dtype not in NUMBERS or (index < 0 and not cpu):
+        # a device without a number (meta) is told from others by its name
+        for what, tensor, wanted in rows:
+            if tensor.device != state.device or tensor.dtype not in NUMBERS:
+                _refuse_tensor(name, what, tensor, wanted, state.device)
+    found = state.shape[1:]
+    if slot[0] == ANY and len(found) == len(slot):
+        slot = (found[0], *slot[1:])
+    if found != slot or state.dtype not in NUMBERS:
+        _check_pool(name, state, slot)
+    if not state.is_contiguous():
+        check_spread(name, state, "slots of a pool, which is written,")
+    if out is not None and not out.is_contiguous():
+        check_spread(name, out)
+    return result, dtype
 
 
-def check_pool(name: str, state: Any) -> None:
-    """InputError: no pool of states, or one whose slots lie on one another."""
-    check_tensors(name, state=state)
-    if state.dim() < 2 or state.dtype not in NUMBERS:
+def _check_pool(name: str, state: Tensor, slot: Shape) -> None:
+    """InputError: other numbers, or slots of another shape, the first of it -1 for any extent."""
+    found = state.shape[1:]
+    if state.dtype not in NUMBERS or not state.dim():
         refuse(
             name,
             "the pool of states must be [slots, ...] of a float dtype, as state_shapes gives it; "
             f"it is {list(state.shape)} {state.dtype}",
         )
-    check_spread(name, state, "slots of a pool, which is written,")
-
-
-def check_slot(name: str, state: Tensor, slot: Shape) -> None:
-    """InputError: the pool's slots are not of this shape, -1 in which is any extent."""
-    found = state.shape[1:]
-    if len(found) != len(slot) or any(
-        f != w for f, w in zip(found, slot, strict=True) if w is not ANY
-    ):
-        refuse(
-            name,
-            f"a slot of the pool must be {_text(slot)} for these inputs; it is {list(found)}",
-        )
-
-
-def check_out(name: str, out: Any, shape: Shape, device: torch.device) -> None:
-    """InputError: a tensor for the result that does not fit, or whose rows lie on one another."""
-    check_tensors(name, out=out)
-    if out.shape != shape or out.dtype not in NUMBERS or out.device != device:
-        _refuse_tensor(name, "out", out, shape, device)
-    check_spread(name, out)
+    if found != slot:
+        wanted = ", ".join("any" if extent == ANY else str(extent) for extent in slot)
+        refuse(name, f"a slot of the pool must be [{wanted}] for these inputs; it is {list(found)}")
 
 
 def check_dense_out(name: str, out: Tensor) -> None:
@@ -107,144 +99,6 @@ def _refuse_tensor(
         f"{what} must be {list(wanted)} of a float dtype for these inputs; "
         f"it is {list(tensor.shape)} {tensor.dtype}",
     )
-
-
-def _sizes(name: str, what: str, tensor: Any, letters: str) -> Shape:
-    """The extents of a tensor that decides those of others. InputError: it has another rank."""
-    if not isinstance(tensor, Tensor) or tensor.dim() != letters.count(",") + 1:
-        check_tensors(name, **{what: tensor})
-        refuse(name, f"{what} must be [{letters}]; it is {list(tensor.shape)}")
-    found: Shape = tensor.shape
-    return found
-
-
-def _flag(name: str, what: str, value: Any) -> None:
-    if value is not True and value is not False and not (type(value) is int and value in (0, 1)):
-        refuse(name, f"{what} must be True or False; it is {shown(value)}")
-
-
-def _number(name: str, what: str, value: Any, *, finite: bool = True) -> None:
-    if type(value) is not float:
-        try:
-            real = isinstance(value, Real) and not isinstance(value, bool)
-            value = float(value) if real else shown(value)
-        except OverflowError:
-            value = shown(value)
-    if isinstance(value, str) or (finite and not isfinite(value)):
-        refuse(name, f"{what} must be a {'finite ' * finite}number; it is {value}")
-
-
-def _gdn(name: str, x: Gdn) -> tuple[Shape, Shape, list[Named]]:
-    tokens, k_heads, width = _sizes(name, "q", x.q, "T, Hk, D")
-    _, heads, width_v = _sizes(name, "v", x.v, "T, Hv, Dv")
-    if not k_heads or heads % k_heads:
-        refuse(name, f"{heads} value heads do not divide by {k_heads} key heads")
-    if not isinstance(x.g, Tensor):
-        check_tensors(name, g=x.g)
-    keys, numbers, result = (tokens, k_heads, width), (tokens, heads), (tokens, heads, width_v)
-    gates = (tokens, heads, width) if x.g.dim() == 3 else numbers
-    rows: list[Named] = [
-        ("q", x.q, keys),
-        ("k", x.k, keys),
-        ("v", x.v, result),
-        ("g", x.g, gates),
-        ("beta", x.beta, numbers),
-    ]
-    if x.a_log is not None:
-        rows.append(("a_log", x.a_log, (heads,)))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, gates[1:]))
-    _number(name, "scale", x.scale)
-    _flag(name, "l2norm", x.l2norm)
-    return (heads, width_v, width), result, rows
-
-
-def _mamba1(name: str, x: Mamba1) -> tuple[Shape, Shape, list[Named]]:
-    tokens, channels = _sizes(name, "x", x.x, "T, C")
-    _, width = _sizes(name, "a", x.a, "C, R")
-    wide, narrow = (tokens, channels), (tokens, width)
-    rows: list[Named] = [
-        ("x", x.x, wide),
-        ("dt", x.dt, wide),
-        ("b", x.b, narrow),
-        ("c", x.c, narrow),
-        ("a", x.a, (channels, width)),
-    ]
-    if x.z is not None:
-        rows.append(("z", x.z, wide))
-    if x.d is not None:
-        rows.append(("d", x.d, (channels,)))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, (channels,)))
-    _flag(name, "softplus", x.softplus)
-    return (channels, width), wide, rows
-
-
-def _mamba2(name: str, x: Mamba2) -> tuple[Shape, Shape, list[Named]]:
-    tokens, heads, width_v = _sizes(name, "x", x.x, "T, H, Dv")
-    _, groups, width = _sizes(name, "b", x.b, "T, G, R")
-    if not groups or heads % groups:
-        refuse(name, f"{heads} heads do not divide by {groups} groups")
-    wide, shared, of_heads = (tokens, heads, width_v), (tokens, groups, width), (heads,)
-    rows: list[Named] = [
-        ("x", x.x, wide),
-        ("dt", x.dt, (tokens, heads)),
-        ("b", x.b, shared),
-        ("c", x.c, shared),
-        ("a", x.a, of_heads),
-    ]
-    if x.z is not None:
-        rows.append(("z", x.z, wide))
-    if x.d is not None:
-        of_channels = isinstance(x.d, Tensor) and x.d.dim() == 2
-        rows.append(("d", x.d, wide[1:] if of_channels else of_heads))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, of_heads))
-    _flag(name, "softplus", x.softplus)
-    limits = x.dt_limit
-    if not isinstance(limits, tuple | list) or len(limits) != 2:
-        refuse(name, f"dt_limit must be the least and the greatest step; it is {shown(limits)}")
-    for limit in limits:
-        _number(name, "a part of dt_limit", limit, finite=False)
-    return (heads, width_v, width), wide, rows
-
-
-def _linear(name: str, x: Linear) -> tuple[Shape, Shape, list[Named]]:
-    tokens, heads, width = _sizes(name, "q", x.q, "T, H, D")
-    _, _, width_v = _sizes(name, "v", x.v, "T, H, Dv")
-    keys, result = (tokens, heads, width), (tokens, heads, width_v)
-    _number(name, "scale", x.scale)
-    rows: list[Named] = [
-        ("q", x.q, keys),
-        ("k", x.k, keys),
-        ("v", x.v, result),
-        ("slope", x.slope, (heads,)),
-    ]
-    return (heads, width, width_v), result, rows
-
-
-def _short_conv(name: str, x: ShortConv) -> tuple[Shape, Shape, list[Named]]:
-    tokens, channels = _sizes(name, "x", x.x, "T, C")
-    _, taps = _sizes(name, "weight", x.weight, "C, W")
-    rows: list[Named] = [("x", x.x, (tokens, channels)), ("weight", x.weight, (channels, taps))]
-    if x.bias is not None:
-        rows.append(("bias", x.bias, (channels,)))
-    if x.activation is not None and x.activation != "silu":
-        refuse(name, f"activation must be None or 'silu'; it is {shown(x.activation)}")
-    return (ANY, channels), (tokens, channels), rows
-
-
-_OPERATIONS: dict[str, tuple[type, Callable[[str, Any], tuple[Shape, Shape, list[Named]]]]] = {
-    "gdn": (Gdn, _gdn),
-    "mamba1": (Mamba1, _mamba1),
-    "mamba2": (Mamba2, _mamba2),
-    "linear": (Linear, _linear),
-    "short_conv": (ShortConv, _short_conv),
-}
-
-
-def _text(slot: Shape) -> str:
-    return "[" + ", ".join("any" if x is ANY else str(x) for x in slot) + "]"
 
 
 def refuse_count(name: str, what: str, value: Any) -> None:

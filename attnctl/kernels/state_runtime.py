@@ -16,17 +16,12 @@ import torch
 from torch import Tensor
 
 from attnctl import cache
+from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
 from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
-from attnctl.kernels.state_checks import (
-    check_dense_out,
-    check_inputs,
-    check_out,
-    check_pool,
-    check_slot,
-)
+from attnctl.kernels.state_checks import check_call, check_dense_out
 from attnctl.kernels.state_knobs import STEPS, state_knobs
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
@@ -118,7 +113,11 @@ class StateAttention(MadeAnew):
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
     ) -> tuple[tuple[str, Shape], ...]:
-        """Name and shape of each state tensor of one slot. InputError: another kind of layer."""
+        """Name and shape of each state tensor of one slot. InputError: another kind of layer, or
+        no number of ranks or drafts."""
+        refuse_other("state", state, State, "a layer's, as attnctl.read_model() finds it")
+        refuse_no_count("tp", tp, 1)
+        refuse_no_count("num_spec", num_spec)
         if state.type not in self._kinds:
             raise InputError(
                 f"{self._name}: it keeps states of {' and '.join(self._kinds)}; this layer's is "
@@ -173,14 +172,9 @@ class StateAttention(MadeAnew):
 
     def _checked(self, inputs: Any, state: Tensor, out: Tensor | None) -> Tensor:
         """The tensor for the result. InputError: inputs, pool and `out` do not fit together."""
-        check_pool(self._name, state)
-        slot, result = check_inputs(self._name, self._op, inputs, state.device)
-        if state.shape[1:] != slot:
-            check_slot(self._name, state, slot)
+        result, dtype = check_call(self._name, self._op, inputs, state, out)
         if out is None:
-            first = getattr(inputs, inputs.per_token[0])
-            return torch.zeros(result, dtype=first.dtype, device=first.device)
-        check_out(self._name, out, result, state.device)
+            return torch.zeros(result, dtype=dtype, device=state.device)
         return out
 
     def _run(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:

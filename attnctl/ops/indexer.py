@@ -18,6 +18,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from attnctl.arguments import refuse_no_count
 from attnctl.ops.mla import causal, context_rows
 from attnctl.ops.packed_rows import GROUP, quantize_groups
 from attnctl.ops.paged_params import settle_indexing
@@ -38,7 +39,10 @@ class Indexing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def index_cache_shape(num_blocks: int, block_size: int, head_dim: int) -> tuple[int, int, int]:
-    """(N, P, D + 4 * groups) uint8: 132 bytes a token for D = 128."""
+    """(N, P, D + 4 * groups) uint8: 132 bytes a token for D = 128. InputError: a size is none."""
+    sizes = {"num_blocks": num_blocks, "block_size": block_size, "head_dim": head_dim}
+    for name, size in sizes.items():
+        refuse_no_count(name, size, 1)
     return num_blocks, block_size, head_dim + 4 * groups_of(head_dim)
 
 

@@ -108,3 +108,42 @@ def _specified(size: str, inputs: Any, state: Any, out: Any, metadata: Any) -> R
     metadata = msgspec.structs.replace(metadata, num_spec=int(metadata.num_spec))
     found = SPECIFICATIONS[op_of(size)](inputs, state, metadata, out=out, dtype=torch.float64)
     return found, state
+
+
+def split(runtime: Any) -> Call:
+    """GDN_ATTN's batch as engines split it: a row under verification between others."""
+
+    def arguments() -> dict[str, Any]:
+        own = _batch()
+        return _given("gdn") | {
+            "query_start_loc": own["query_start_loc"],
+            "seq_lens": torch.tensor([6, 3, 1, 2], dtype=torch.int32),
+            "state_indices": own["state_indices"],
+            "num_drafts": [1, -1, -1, -1],
+            "num_accepted": own["num_accepted"],
+            "num_spec": NUM_SPEC,
+        }
+
+    def run(given: dict[str, Any]) -> Results:
+        own = {name: given.pop(name) for name in ("inputs", "state", "out")}
+        return _forward(runtime, **own, metadata=runtime.build_split(**given))
+
+    def exact(given: dict[str, Any]) -> Results:
+        own = {name: given.pop(name) for name in ("inputs", "state", "out")}
+        lengths = given["query_start_loc"].diff()
+        drafts, num_spec = given["num_drafts"], given["num_spec"]
+        spec = drafts is not None and num_spec and any(x >= 0 for x in drafts)
+        metadata = StateMetadata(
+            query_start_loc=given["query_start_loc"],
+            state_indices=given["state_indices"],
+            has_initial_state=given["seq_lens"] > lengths,
+            max_query_len=TOKENS,
+            num_accepted=torch.where(torch.tensor(drafts) >= 0, given["num_accepted"], 1)
+            if spec
+            else None,
+            speculative=torch.tensor(drafts) >= 0 if spec else None,
+            num_spec=num_spec,
+        )
+        return _specified("gdn", **own, metadata=metadata)
+
+    return Call(arguments, run, exact)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from attnctl.runtime import open_backend
-from tests.kernels import perturbed_attention, perturbed_states
-from tests.kernels.perturbed_attention import DENSE, PAGED, SPARSE, Form
+from tests.kernels import perturbed_states
+from tests.kernels.perturbed_attention import PAGED, Form, paged_sizes
+from tests.kernels.perturbed_latent import DENSE, SPARSE, WITHOUT_BATCH
 from tests.kernels.perturbed_states import NAMES
 from tests.kernels.perturbing import Call, fault, field_of, variants
 from tests.kernels.test_cpu_build import HostWithEnvironment
@@ -26,6 +27,7 @@ ATTENTION: dict[str, tuple[Form, ...]] = {
     "CPU_MLA_SPARSE": SPARSE,
 }
 CALLS = [(name, form) for name, forms in ATTENTION.items() for form in forms]
+BATCHED = [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
 STATES = [(size, form) for size in NAMES for form in ("c++", "torch")]
 
 
@@ -79,6 +81,11 @@ def test_a_changed_batch_of_states_is_refused_or_right(
         assert not faults(call, "metadata")
 
 
+def test_a_changed_batch_that_is_split_is_refused_or_right() -> None:
+    """What GDN_ATTN's build_split is given, and the call with what it makes of it."""
+    assert not faults(perturbed_states.split(open_backend("GDN_ATTN")))
+
+
 @pytest.mark.parametrize(("name", "form"), CALLS)
 def test_a_changed_argument_of_attention_is_refused_or_right(name: str, form: Form) -> None:
     """Tensors, parameters, output, and what build_metadata is given."""
@@ -86,7 +93,7 @@ def test_a_changed_argument_of_attention_is_refused_or_right(name: str, form: Fo
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [x for x in CALLS if x[1] is not perturbed_attention.merged]
+    ("name", "form"), [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
 )
 def test_a_changed_batch_of_attention_is_refused_or_right(name: str, form: Form) -> None:
     """A Metadata that a program has put together itself."""

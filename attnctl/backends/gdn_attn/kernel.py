@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnctl.backends.gdn_attn.metadata import GdnMetadata, pieces, split
-from attnctl.backends.gdn_attn.split_checks import check_split
+from attnctl.backends.gdn_attn.split_checks import check_batch_to_split, check_split
 from attnctl.kernels.state_runtime import StateAttention
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.states import over_tensors, take
@@ -31,8 +31,13 @@ class GdnAttention(StateAttention):
     ) -> GdnMetadata:
         """The halves of a batch for forward on `device`; metadata.split says what is given.
 
-        The arguments are on the host, where engines lay a batch out.
+        The arguments are on the host, where engines lay a batch out. InputError: they contradict
+        each other.
         """
+        check_batch_to_split(
+            self.get_name(), query_start_loc, seq_lens, state_indices, num_drafts, num_accepted,
+            num_spec,
+        )  # fmt: skip
         found = split(
             query_start_loc, seq_lens, state_indices, num_drafts=num_drafts,
             num_accepted=num_accepted, num_spec=num_spec,
@@ -57,9 +62,11 @@ class GdnAttention(StateAttention):
             if isinstance(tokens, slice):
                 self._run(part, state, batch, out[tokens])
             else:
-                found = torch.zeros_like(out[tokens])
+                # a copy, in which padding keeps what it held
+                found = out[tokens]
                 self._run(part, state, batch, found)
-                out[tokens] = found
+                with torch.no_grad():
+                    out[tokens] = found
         return out
 
 
