@@ -14,7 +14,7 @@ from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.latent_launch import latent_tiles, run
 from attnctl.kernels.triton.latent_tile import widen_fp8
 from attnctl.kernels.triton.launch import Device, Tiles
-from attnctl.kernels.triton.mla_prefill import prefill_tiles
+from attnctl.kernels.triton.mla_prefill_call import prefill_tiles
 from attnctl.kernels.triton.pick import CHUNK, PIECE, pick_launches
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.latent_runtime import packed_batch

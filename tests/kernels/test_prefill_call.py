@@ -7,7 +7,7 @@ import torch
 
 from attnctl.kernels.triton.call import shape_of
 from attnctl.kernels.triton.launch import Device, Launch
-from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.mla_prefill_call import prefill_launch
 from attnctl.kernels.triton.paged_launches import launches
 from attnctl.kernels.triton.plan import knobs_for, plan
 from attnctl.kernels.triton.prefill_call import paged_launch
