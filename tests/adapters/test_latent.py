@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,11 +14,10 @@ from attnctl.backends.flashmla.kernel import FlashMla
 from attnctl.backends.rocm_aiter_mla.kernel import AiterMla
 from attnctl.exits import AbsentError, InputError
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_cases import case
-from attnctl.ops.mla_trial import try_case
 from attnctl.runtime import Metadata
 from tests.adapters import latent_fakes as fakes
 from tests.adapters.fakes import loader
+from tests.adapters.trying import libraries, wrong_batches
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"
 FP8 = "vllm__v1__attention__ops__flashmla"
@@ -30,24 +30,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "padded": {"queries": "1+1", "contexts": "20+33", "padding": 2},
     "nothing": {"queries": "", "contexts": ""},
 }
-
-
-def libraries(*modules: dict[str, Any]) -> Any:
-    """import_module where these are installed, the bundled kernels among them."""
-    merged: dict[str, Any] = dict(fakes.BUNDLED)
-    for one in modules:
-        merged |= one
-    return loader(**merged)
-
-
-def wrong(runtime: Any, *names: str, **changes: Any) -> dict[str, str]:
-    """The batches that were not right, with why."""
-    found = {}
-    for name in names or BATCHES:
-        comparison = try_case(runtime, case(**{**BATCHES[name], "heads": 3, **changes}))
-        if comparison.verdict != "pass":
-            found[name] = f"{comparison.verdict}: {comparison.detail}"
-    return found
+wrong = partial(wrong_batches, "mla", BATCHES)
 
 
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,11 +15,9 @@ from attnctl.backends.xpu_mla_sparse.kernel import XpuMlaSparse
 from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.row_lists import packed_first, picked_lists
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_sparse_cases import case
-from attnctl.ops.mla_sparse_trial import try_case
 from attnctl.runtime import open_backend
 from tests.adapters import latent_fakes as fakes
-from tests.adapters.test_latent import libraries
+from tests.adapters.trying import libraries, wrong_batches
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"
 
@@ -34,16 +33,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "129 places": {"topk": 129, "picks": "holes"},
     "indexer": {"picks": "indexer"},
 }
-
-
-def wrong(runtime: Any, *names: str, **changes: Any) -> dict[str, str]:
-    """The batches that were not right, with why."""
-    found = {}
-    for name in names or BATCHES:
-        comparison = try_case(runtime, case(**{**BATCHES[name], "heads": 3, **changes}))
-        if comparison.verdict != "pass":
-            found[name] = f"{comparison.verdict}: {comparison.detail}"
-    return found
+wrong = partial(wrong_batches, "mla_sparse", BATCHES)
 
 
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,7 @@ PLAIN = "paged(queries=1+1,contexts=3+18)"
 WINDOW = "paged(queries=4+1,contexts=20+33,window=7)"
 PADDED = "paged(queries=1+1,contexts=20+33,padding=2)"
 
-
-@pytest.fixture(autouse=True)
-def plugins() -> Iterator[None]:
-    """The faulty distribution is on the child's path, as an installed one would be."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLUGINS), before)))
-    yield
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+pytestmark = pytest.mark.usefixtures("plugins")
 
 
 def tried(backend: str, *cases: str, timeout_s: float = 60.0) -> list[Trial]:
