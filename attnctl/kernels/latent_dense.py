@@ -11,6 +11,7 @@ from torch import Tensor
 from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_checks import check_cache, check_out, check_query, check_weights
 from attnctl.kernels.latent_prefill import Attend, Merge, Parts, parts_of, prefill
+from attnctl.kernels.latent_states_checks import check_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -89,6 +90,24 @@ class DenseLatent(LatentCache, ABC):
             if lse is not None:
                 lse[: top.shape[0]] = top
         return out
+
+    def merge_states(
+        self,
+        out_a: Tensor,
+        lse_a: Tensor,
+        out_b: Tensor,
+        lse_b: Tensor,
+        out: Tensor | None = None,
+        lse: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """attnctl.ops.merge_states: out in out_a's dtype, lse float32."""
+        self._check_device(out_a)
+        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
+        if out is None:
+            out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
+        if lse is None:
+            lse = torch.empty(lse_a.shape, dtype=torch.float32, device=lse_a.device)
+        return self._merge(out_a, lse_a, out_b, lse_b, out, lse)
 
     def _parts_of(self, metadata: Metadata, cache: Tensor, chunk: int) -> Parts:
         """The layers of a model share a batch: its context is cut in parts once."""

@@ -13,29 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError, absent
 from attnctl.kernels.batch_checks import FLOATS
-from attnctl.kernels.latent_batch import check_batch, check_places, checked_batch
+from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.kernels.paged_checks import check_call, check_kind, check_write
 from attnctl.kernels.size_checks import check_sizes
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 
-class PackedCache:
+class PackedCache(CheckedBatches):
     """The half of PagedRuntime that does not attend; a backend adds `forward`."""
 
-    name = ""
     block_multiple = 16
     _live: tuple[Metadata, Tensor] | None = None
     _write: tuple[Callable[..., None] | None] | None = None
-    _placed: tuple[Metadata, int, int] | None = None
-
-    def get_name(self) -> str:
-        return self.name
-
-    def is_ssm(self) -> bool:
-        return False
 
     def cache_shape(
         self,
@@ -54,33 +46,6 @@ class PackedCache:
         )  # fmt: skip
         return (num_blocks, block_size, num_kv_heads, head_size + width_v)
 
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata:
-        """The batch, in int32 (slots int64), dense: what is so already is not copied.
-
-        On the processor its contents are checked, once: do not change its tensors while it is in
-        use. InputError: its tensors contradict each other, as far as that shows without waiting.
-        """
-        return check_batch(
-            self.name,
-            Metadata(
-                query_start_loc=query_start_loc,
-                seq_lens=seq_lens,
-                block_table=block_table,
-                slot_mapping=slot_mapping,
-                max_query_len=max_query_len,
-                max_seq_len=max_seq_len,
-            ),
-        )
-
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
@@ -96,9 +61,6 @@ class PackedCache:
         keys, values = views(cache, key.shape[2])
         write(key, value, keys, values, checked.slot_mapping, params.k_scale, params.v_scale)
 
-    def _checked(self, metadata: Metadata) -> Metadata:
-        return checked_batch(self.name, metadata)
-
     def _checked_call(
         self,
         query: Tensor,
@@ -110,12 +72,7 @@ class PackedCache:
         """The batch of a call. InputError: its tensors do not fit together."""
         checked = self._checked(metadata)
         check_call(self.name, query, cache, checked, params, out)
-        seen = (checked, *cache.shape[:2])
-        last = self._placed
-        # the layers of a model share a batch: its block table is looked through once
-        if last is None or last[0] is not checked or last[1:] != seen[1:]:
-            check_places(self.name, checked, cache)
-            self._placed = seen
+        self._check_places(checked, cache)
         return checked
 
     def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
@@ -157,11 +114,13 @@ def refuse(name: str, params: Paged, **instead: str) -> None:
 
 
 def library(name: str, load: Callable[[str], Any], module: str) -> Any:
-    """The module of a backend's library. InputError: it cannot be imported."""
+    """The module of a backend's library. InputError: it cannot be imported; AbsentError: it is not
+    installed."""
     try:
         return load(module)
     except ImportError as error:
-        raise InputError(
+        kind = AbsentError if absent(error, module) else InputError
+        raise kind(
             f"{name}: {module} cannot be imported ({error}); install it, or take another backend"
         ) from error
 

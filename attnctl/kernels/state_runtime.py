@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from attnctl.kernels.state_knobs import STEPS, state_knobs
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
+from attnctl.runtime_copies import MadeAnew
 from attnctl.tune.settings import BLOCK_SIZE, refuse_kernel
 
 if TYPE_CHECKING:
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class StateAttention:
+class StateAttention(MadeAnew):
     """StateRuntime of one operation.
 
     kinds: the state types whose layers it computes (attnctl.model.spec.State.type). rivals: names
     of attnctl.kernels.rivals' modules that compute it too; kernel: the one of them that does, ""
-    for the bundled kernels. load: import_module, or what stands for it. host: where a compiler is
-    looked for, at the first call on a processor.
+    for the bundled kernels. knobs: of the bundled kernels, checked; none where they keep their own.
+    load: import_module, or what stands for it. host: where a compiler is looked for, at the first
+    call on a processor.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class StateAttention:
         rivals: tuple[str, ...] = (),
         *,
         kernel: str = "",
+        knobs: Mapping[str, Any] | None = None,
         load: Load = import_module,
         host: Host | None = None,
     ) -> None:
@@ -63,7 +65,7 @@ class StateAttention:
         self._kinds = kinds
         self._rivals = rivals
         self._kernel = kernel
-        self._tuned: dict[str, Any] = {}
+        self._tuned = {"knobs": knobs} if knobs else {}
         self._load = load
         self._host = host
         self._opened: tuple[NativeStates | None, Finding] | None = None
@@ -90,12 +92,14 @@ class StateAttention:
         if kernel in self._rivals:
             for knob in set(knobs) - {BLOCK_SIZE}:
                 raise InputError(f"{self._name}: {kernel} has no knob {knob!r}")
-        tuned = copy(self)
-        tuned._kernel = kernel if kernel in self._rivals else ""
-        tuned._load = load or self._load
-        changed = {} if tuned._kernel else state_knobs(self._name, self._op, knobs, kernel)
-        tuned._tuned = {"knobs": changed} if changed else {}
-        return tuned
+        other = kernel if kernel in self._rivals else ""
+        return type(self)(
+            *(self._name, self._op, self._kinds, self._rivals),
+            kernel=other,
+            knobs=None if other else state_knobs(self._name, self._op, knobs, kernel),
+            load=load or self._load,
+            host=self._host,
+        )
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Every launch of the Triton kernels and every rival that is installed, the default first.

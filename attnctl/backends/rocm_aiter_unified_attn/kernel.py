@@ -112,6 +112,9 @@ class UnifiedAttention(PackedCache):
     def _bundled(
         self, query: Tensor, cache: Tensor, metadata: Metadata, params: Paged, out: Tensor
     ) -> Tensor:
+        from attnctl.kernels.triton.runtime import check_device
+
+        check_device(self.name, query)
         keys, values = views(cache, query.shape[2])
         found: Tensor = self._load(BUNDLED_MODULE).paged_attention(
             query,
@@ -132,9 +135,9 @@ class UnifiedAttention(PackedCache):
         if not self._knobs:
             return {}
         if self._tuned is None:
-            from attnctl.kernels.triton.call import device_of
+            from attnctl.kernels.triton.device_facts import device_of
             from attnctl.kernels.triton.knobs import changed
-            from attnctl.kernels.triton.launch import knobs_for
+            from attnctl.kernels.triton.plan import knobs_for
 
             self._tuned = changed(knobs_for(device_of(device).arch), self._knobs)
         return {"knobs": self._tuned}

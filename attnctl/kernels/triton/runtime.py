@@ -15,7 +15,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, over_scales, views
 from attnctl.kernels.paged_checks import check_write
 from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
-from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.knobs import changed, checked
 from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.paged import Paged

@@ -1,4 +1,4 @@
-"""What every backend of latent attention takes for granted of a batch, said before kernels run.
+"""What backends of paged and of latent attention take for granted of a batch, and its runtime half.
 
 Shapes, dtypes and devices are checked everywhere; what the tensors hold only where they lie on the
 processor, since reading them would wait for any other device.
@@ -20,6 +20,7 @@ from attnctl.kernels.batch_checks import (
 )
 from attnctl.latent_runtime import packed_batch
 from attnctl.runtime import Metadata
+from attnctl.runtime_copies import MadeAnew
 
 DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
 
@@ -105,3 +106,56 @@ def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:
     """
     if isinstance(metadata, CheckedMetadata):
         batch_checks.check_pages(name, metadata, cache.shape[0], cache.shape[1])
+
+
+class CheckedBatches(MadeAnew):
+    """The half of a runtime that deals with a batch before its kernels read it."""
+
+    name = ""
+    _placed: tuple[Metadata, int, int] | None = None
+
+    def get_name(self) -> str:
+        return self.name
+
+    def is_ssm(self) -> bool:
+        return False
+
+    def build_metadata(
+        self,
+        query_start_loc: Tensor,
+        seq_lens: Tensor,
+        block_table: Tensor,
+        slot_mapping: Tensor,
+        *,
+        max_query_len: int,
+        max_seq_len: int,
+    ) -> Metadata:
+        """The batch, in int32 (slots int64), dense: on a GPU what is so already is not copied.
+
+        On the processor its contents are checked, once: do not change its tensors while it is in
+        use. InputError: its tensors contradict each other, as far as that shows without waiting.
+        """
+        return self._check_batch(
+            Metadata(
+                query_start_loc=query_start_loc,
+                seq_lens=seq_lens,
+                block_table=block_table,
+                slot_mapping=slot_mapping,
+                max_query_len=max_query_len,
+                max_seq_len=max_seq_len,
+            )
+        )
+
+    def _check_batch(self, metadata: Metadata) -> Metadata:
+        return check_batch(self.name, metadata)
+
+    def _checked(self, metadata: Metadata) -> Metadata:
+        return checked_batch(self.name, metadata)
+
+    def _check_places(self, metadata: Metadata, cache: Tensor) -> None:
+        """The layers of a model share a batch: its block table is looked through once."""
+        seen = (metadata, *cache.shape[:2])
+        last = self._placed
+        if last is None or last[0] is not metadata or last[1:] != seen[1:]:
+            check_places(self.name, metadata, cache)
+            self._placed = seen
