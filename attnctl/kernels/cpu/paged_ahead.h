@@ -60,12 +60,9 @@ INLINE i64 passes_of(i64 rows) { return rows / ROWS + __builtin_popcount((u32)(r
 
 // ---- fetching ahead ----
 
-// lines that are fetched beside a row's weights where five to eight rows share the vectors of keys:
-// an eighth of a tile's
-INLINE i64 lines_between(const Attention& a, i64 rows, i64 size) {
-  if (shared(rows, a.width) != 2) return 0;
-  return size * (a.width + a.value_width) / 64 / 8 / rows;
-}
+// Lines that are fetched beside the weights of each of five to eight rows over floats. Scores read
+// keys from the second cache at the same time and come last: they fetch less than values do.
+constexpr i64 BETWEEN = 4;
 
 struct Ahead {
   const u8 *at, *end;      // of what is being fetched

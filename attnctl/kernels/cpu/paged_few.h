@@ -104,6 +104,7 @@ static void mix_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead,
       mix<T, 4, 2, false, true>(d.score + 4 * NEAR, keep ? keep + 4 : nullptr, t.value, NEAR, done,
                                 w, ahead, f, d.sums + 4 * pad, pad);
     }
+    if (done == w) return;
   }
   mix_rows<T, 4>(d.score, keep, t.value, t.n, done, w, ahead, f, r, rows, d.sums, pad);
   mix_rows<T, 2>(d.score, keep, t.value, t.n, 0, w, ahead, f, r, rows, d.sums, pad);
@@ -237,7 +238,8 @@ template <class T>
 static void direct(const Attention& a, const Item& item, const Partial& partial, Direct& d) {
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
-  i64 step = step_of(rows), between = lines_between(a, rows, step * T::size);
+  i64 step = step_of(rows);
+  bool between = T::size == 4 && shared(rows, a.width) == 2;
   prepare<T>(a, s, item, d);
   find_tile(a, s, item, item.begin, step, d.tiles[0]);
   for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {
@@ -249,7 +251,8 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     bend_tile(a, s, item, t, d);
     i64 padded = ceil_to(t.n, LANES);
     if (mask_direct(a, s, item, d, t)) {
-      bool raised = weigh_tile(d, rows, padded, ahead, between);
+      bool raised = between ? weigh_tile<true>(d, rows, padded, ahead)
+                            : weigh_tile<false>(d, rows, padded, ahead);
       mix_tile<T>(d, a, t, ahead, rows, raised ? d.keep : nullptr);
     }
     fetch_lines(ahead, 1 << 20);
