@@ -26,7 +26,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     error and budget: root mean square of the difference over that of the reference (a ratio, so it
     means the same in every precision; None: nothing to compare); reference_error: the plain
     reference's own, in the output's precision; max_error: the largest difference, in the output's
-    unit; nmse: error squared; digest: of the output's bits, so that two runs can be compared.
+    unit; digest: of the output's bits, so that two runs can be compared.
     """
 
     verdict: Verdict
@@ -36,10 +36,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     max_error: float | None = None
     detail: str = ""
     digest: str = ""
-
-    @property
-    def nmse(self) -> float | None:
-        return None if self.error is None else self.error**2
 
     @property
     def ratio(self) -> float:

@@ -22,6 +22,16 @@ class InputError(AttnctlError):
     """A file, a key or an option that cannot be read or does not make sense."""
 
 
+class AbsentError(InputError):
+    """A library, or the version of one, that a call needs and that is not installed."""
+
+
+def absent(error: BaseException, module: str) -> bool:
+    """Whether a failed import says that the module is not there, not that it is broken."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name is not None and f"{module}.".startswith(f"{name}.")
+
+
 class NoLayerError(InputError, KeyError):
     """A layer that a plan does not hold; a mapping's own error too, so that `in` and get() work."""
 

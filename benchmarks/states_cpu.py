@@ -20,12 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import states_peers
 import torch
+from states_cpu_peers import compiled, eager
+from states_cpu_vllm import vllm
 from states_problems import SHAPES, Problem, Shape
 from torch import Tensor
 
-PEERS = ("eager", "compiled", "vllm")
+PEERS = {"eager": eager, "compiled": compiled, "vllm": vllm}
 
 
 def seconds(
@@ -58,9 +59,9 @@ def agreement(rivals: dict[str, Callable[[], Tensor]]) -> dict[str, float]:
 def measure(shape: Shape, arguments: argparse.Namespace) -> dict[str, Any]:
     problem = Problem(shape)
     rivals: dict[str, Callable[[], Tensor]] = {"ours": problem.ours()}
-    for name in PEERS:
+    for name, make in PEERS.items():
         absent = name in arguments.without.split(",") or (name == "vllm" and not arguments.vllm_op)
-        run = None if absent else getattr(states_peers, name)(problem)
+        run = None if absent else make(problem)
         if run is not None:
             rivals[name] = run
     apart = agreement(rivals)

@@ -10,7 +10,7 @@ that no state is still in the L2; prefill by events, launched from Python, with 
 ours inside a graph as well (ours_graph_ms), without what Python takes. A time is the median of
 rounds in which ours and the peers' take turns; the least of them stands beside. The floor is bytes
 (inputs, outputs, states read and written) over the bandwidth of a copy measured in the same run.
-With PEER, the peers of state_peers.py; with OUT, $OUT/states_gpu.json.
+With PEER, the peers of states_gpu_peers.py; with OUT, $OUT/states_gpu.json.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import torch
 import triton
-from state_peers import peers_of
-from triton.testing import do_bench, do_bench_cudagraph
+from gpu_times import GPU, milliseconds
+from states_gpu_peers import peers_of
 
 from attnctl.compare import relative_rms
 from attnctl.kernels.triton import decayed, gdn_chunks, mamba1_scan
@@ -39,7 +39,6 @@ from attnctl.ops.state_trial import SPECIFICATIONS
 from attnctl.ops.states import over_tensors
 from attnctl.runtime import StateMetadata
 
-GPU = torch.device("cuda")
 HALF = torch.bfloat16
 L2_BYTES = 3 * 2**26
 """Of states that are gone through before one is used again: four times the L2 of an H200."""
@@ -216,19 +215,6 @@ def recurrent():
     yield
     for module, value in zip(modules, before, strict=True):
         module.LONG = value
-
-
-def milliseconds(call, graph, rep=40):
-    """The median time of a call, or the text of its failure."""
-    try:
-        with torch.no_grad():
-            call()
-            torch.cuda.synchronize()
-            if graph:
-                return do_bench_cudagraph(call, rep=rep, return_mode="median")
-            return do_bench(call, warmup=10, rep=rep, return_mode="median")
-    except Exception as error:  # what does not run here is a fact to report
-        return f"{type(error).__name__}: {str(error)[:160]}"
 
 
 def bandwidth():

@@ -32,7 +32,7 @@ def test_every_feature_that_a_layer_may_demand_is_explained() -> None:
 def test_every_code_that_the_probe_writes_is_explained() -> None:
     """Codes are looked for where a finding is made: as its first argument, or named `code`."""
     made = re.compile(
-        r'(?:(?:un)?met|unknown|_cut|node_finding)\(\s*f?"([a-z]+\.[a-z0-9_.{}]+)"'
+        r'(?:(?:un)?met|unknown|_cut)\(\s*f?"([a-z]+\.[a-z0-9_.{}]+)"'
         r'|code(?:, wanted)? = f?"([a-z]+\.[a-z0-9_.{}]+)"'
         r'|"([a-z]+\.[a-z_]+)" if '
     )

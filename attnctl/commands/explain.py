@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.completing import subjects
 from attnctl.nearest import did_you_mean
+from attnctl.parameters import subjects
 
 if TYPE_CHECKING:
     from attnctl.matrix import Matrix

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import backends, machines
+from attnctl.parameters import backends, machines
 
 EXAMPLES = """\b
 Examples:

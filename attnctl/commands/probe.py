@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import machines
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import backends, machines
+from attnctl.parameters import Device, Dtype, KvCacheDtype, Ranks, backends, machines
 
 EXAMPLES = """\b
 Examples:
@@ -52,17 +52,18 @@ def command(
             "first, and is all that a bundled machine has. Default: those found; usual if bundled.",
         ),
     ] = None,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", metavar="DTYPE", help="Compute dtype.")
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
-    ] = "auto",
+    dtype: Dtype = None,
+    kv_cache_dtype: KvCacheDtype = "auto",
     block_size: Annotated[
-        int | None,
-        typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
+        str | None,
+        typer.Option(
+            "--block-size",
+            metavar="TOKENS|same",
+            help="Tokens in a page of the KV cache; same: one size for all layers, as serving "
+            "engines have it, the best by the timings.",
+        ),
     ] = None,
-    tp: Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
+    tp: Ranks = 1,
     max_model_len: Annotated[
         int | None,
         typer.Option(
@@ -109,9 +110,7 @@ def command(
             "context=1..131072,batch=8,phase=decode says the rest of the workload.",
         ),
     ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    device: Device = 0,
     explain: Annotated[
         str | None,
         typer.Option(

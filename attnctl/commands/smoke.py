@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.completing import backends, operations
+from attnctl.parameters import backends, operations
 
 if TYPE_CHECKING:
     from attnctl.render.output import Output

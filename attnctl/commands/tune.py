@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.completing import backends, operations, workloads
+from attnctl.parameters import (
+    Device,
+    Dtype,
+    KvCacheDtype,
+    Ranks,
+    backends,
+    operations,
+    workloads,
+)
 
 if TYPE_CHECKING:
     from attnctl.machine import Machine
@@ -69,9 +77,7 @@ def command(
         str | None,
         typer.Option(metavar="TIME", help="About how long it may take: 90s, 10m (default), 2h."),
     ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    device: Device = 0,
     output: Annotated[
         str | None,
         typer.Option(
@@ -85,17 +91,13 @@ def command(
         bool,
         typer.Option("--deterministic", help="Try everything in a fixed order, whatever it takes."),
     ] = False,
-    dtype: Annotated[
-        str | None, typer.Option("--dtype", metavar="DTYPE", help="Compute dtype.")
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
-    ] = "auto",
+    dtype: Dtype = None,
+    kv_cache_dtype: KvCacheDtype = "auto",
     block_size: Annotated[
         int | None,
         typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
     ] = None,
-    tp: Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
+    tp: Ranks = 1,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Limit of one candidate.")
     ] = 60.0,

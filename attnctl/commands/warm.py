@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import profiles
+from attnctl.parameters import Device, profiles
 
 EXAMPLES = """\b
 Examples:
@@ -36,9 +36,7 @@ def command(
             help="A profile, or the name of one.",
         ),
     ],
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    device: Device = 0,
     jobs: Annotated[
         int | None, typer.Option(metavar="N", help="Children that compile side by side.")
     ] = None,

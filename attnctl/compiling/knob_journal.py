@@ -7,16 +7,13 @@ changed: a line counts for whoever asks for its key. What crashed or hung is tri
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
-from typing import IO
 
 import msgspec
 
 from attnctl.compiling.knob_lines import Made
 from attnctl.exits import InputError
-from attnctl.files import reason
+from attnctl.journal_file import JournalFile, Words, whole_of
 from attnctl.json_text import UNREADABLE
 
 SCHEMA = "attnctl.compiled/1"
@@ -34,40 +31,29 @@ Line = Header | Made
 class Journal:
     """An open journal. made: by key, what it held when it was opened, and counts."""
 
-    def __init__(self, path: str, file: IO[bytes]) -> None:
+    def __init__(self, path: str, file: JournalFile) -> None:
         self.path = path
         self._file = file
         self.made: dict[str, Made] = {}
 
     def note(self, made: Made) -> None:
         """InputError: the disk does not take it."""
-        self._append(made)
-
-    def _append(self, line: Line) -> None:
-        try:
-            self._file.write(msgspec.json.encode(line) + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise InputError(
-                f"--journal {self.path} cannot be written: {reason(error)}; "
-                "once it can, the same command goes on"
-            ) from error
+        self._file.append(made)
 
     def read(self) -> None:
         """Takes what is there; begins the file where there is nothing. InputError: not a journal.
 
         A line that a kill cut short is taken off.
         """
-        self._file.seek(0)
         data = self._file.read()
-        whole = data.rfind(b"\n") + 1
+        whole = whole_of(data)
         if whole == 0 and data and not _HEADER.startswith(data):
             raise InputError(_strange(self.path))
         lines = [*_lines(data[:whole], self.path)]
         if whole < len(data):
-            self._file.truncate(whole)
+            self._file.drop_behind(whole)
         if not lines:
-            self._append(Header(SCHEMA))
+            self._file.append(Header(SCHEMA))
         self.made = {line.key: line for line in lines if isinstance(line, Made) and line.final}
 
 
@@ -80,28 +66,14 @@ def open_journal(path: str | None) -> Iterator[Journal | None]:
     if path is None:
         yield None
         return
+    words = Words(f"--journal {path}", " by another run", "the same command")
+    file = JournalFile(path, words)
     try:
-        file = open(path, "a+b")  # noqa: PTH123, SIM115
-    except OSError as error:
-        raise InputError(f"--journal {path} cannot be written: {reason(error)}") from error
-    try:
-        _lock(file, path)
         journal = Journal(path, file)
         journal.read()
         yield journal
     finally:
-        # what a full disk did not take is tried once more, and was told of before
-        with contextlib.suppress(OSError):
-            file.close()
-
-
-def _lock(file: IO[bytes], path: str) -> None:
-    if not os.path.isfile(path):  # noqa: PTH113
-        raise InputError(f"--journal {path}: not a file that can be gone on from")
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise InputError(f"--journal {path} is in use by another run") from error
+        file.close()
 
 
 def _lines(data: bytes, path: str) -> Iterator[Line]:

@@ -9,16 +9,15 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError, absent
 from attnctl.ops.paged import Paged
+from attnctl.requirements.flash import FA2_PAGE
 from attnctl.runtime import Metadata
 
 Load = Callable[[str], Any]
 
 OWN_MODULES = {2: "flash_attn", 3: "flash_attn_interface", 4: "flash_attn.cute"}
 CARRIER_MODULE = "vllm.vllm_flash_attn"
-FA2_PAGE = 256
-"""Of what FA2's own package takes pages to be multiples; vLLM's build of it takes 16."""
 
 
 class Flash(msgspec.Struct, frozen=True):
@@ -36,11 +35,12 @@ class FlashMetadata(Metadata, frozen=True, kw_only=True):
 
 
 def find(name: str, versions: Iterable[int], load: Load, sinks: bool = False) -> Flash:
-    """The first of these versions that can be imported. InputError: none, with every reason.
+    """The first of these versions that can be imported.
 
-    sinks: the layer has them, which FA3 takes as vLLM builds it alone.
+    sinks: the layer has them, which FA3 takes as vLLM builds it alone. InputError: none, with every
+    reason; AbsentError where each is that it is not installed.
     """
-    reasons = []
+    reasons, missing = [], True
     for version in versions:
         for module, carried in ((OWN_MODULES[version], False), (CARRIER_MODULE, True)):
             if sinks and version == 3 and not carried:
@@ -50,12 +50,14 @@ def find(name: str, versions: Iterable[int], load: Load, sinks: bool = False) ->
                 flash = _open(load(module), version, carried)
             except (ImportError, AttributeError, OSError) as error:
                 reasons.append(f"FA{version}: {module}: {error}")
+                missing = missing and absent(error, module)
                 continue
             if flash is not None:
                 return flash
             reasons.append(f"FA{version}: {module}: this build has no FA{version} for this device")
     said = "; ".join(reasons) or "no version takes this device and layer"
-    raise InputError(f"{name}: FlashAttention cannot be loaded: {said}")
+    kind = AbsentError if reasons and missing else InputError
+    raise kind(f"{name}: FlashAttention cannot be loaded: {said}")
 
 
 def _open(module: Any, version: int, carried: bool) -> Flash | None:
@@ -86,7 +88,7 @@ def attend(
     if flash.carried:
         return _carried(flash, query, key, value, metadata, params, out, sides, common)
     if params.sinks is not None and flash.version != 4:
-        raise InputError(
+        raise AbsentError(
             f"{name}: sinks need FA4, or FA3 as vLLM builds it, which is not installed"
         )
     if flash.version == 2:

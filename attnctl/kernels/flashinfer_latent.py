@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError, absent
 from attnctl.kernels.latent_adapter import Load, State
 from attnctl.kernels.latent_rows import FP8
 from attnctl.kernels.latent_tokens import more_heads
@@ -36,12 +36,13 @@ class FlashInferLatent:
         self._workspaces: dict[torch.device, Tensor] = {}
 
     def open(self) -> Any:
-        """InputError: FlashInfer cannot be loaded."""
+        """InputError: FlashInfer cannot be loaded; AbsentError: it is not installed."""
         if self._function is None:
             try:
                 self._function = self._load(MODULE).trtllm_batch_decode_with_kv_cache_mla
             except (ImportError, AttributeError, OSError) as error:
-                raise InputError(f"{self._name}: FlashInfer cannot be loaded: {error}") from error
+                kind = AbsentError if absent(error, MODULE) else InputError
+                raise kind(f"{self._name}: FlashInfer cannot be loaded: {error}") from error
         return self._function
 
     def decode(

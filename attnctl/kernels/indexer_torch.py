@@ -23,10 +23,8 @@ class TorchIndexer:
         params: Indexing,
         out: Tensor,
     ) -> None:
-        places = (metadata.block_table, metadata.query_start_loc, metadata.seq_lens)
-        live = int(metadata.query_start_loc[-1])
-        found = index_logits(query, weights, index_cache, *places, params, dtype=torch.float32)
-        out[:live] = found[:live]
+        found = _logits(query, weights, index_cache, metadata, params)
+        out[: found.shape[0]] = found
 
     def select(
         self,
@@ -37,7 +35,14 @@ class TorchIndexer:
         params: Indexing,
         out: Tensor,
     ) -> None:
-        places = (metadata.block_table, metadata.query_start_loc, metadata.seq_lens)
-        live = int(metadata.query_start_loc[-1])
-        found = index_logits(query, weights, index_cache, *places, params, dtype=torch.float32)
-        out[:live] = pick_topk(found[:live], params.topk)
+        found = _logits(query, weights, index_cache, metadata, params)
+        out[: found.shape[0]] = pick_topk(found, params.topk)
+
+
+def _logits(
+    query: Tensor, weights: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
+) -> Tensor:
+    """[T, longest context] float32 of the rows of sequences."""
+    places = (metadata.block_table, metadata.query_start_loc, metadata.seq_lens)
+    found = index_logits(query, weights, index_cache, *places, params, dtype=torch.float32)
+    return found[: int(metadata.query_start_loc[-1])]

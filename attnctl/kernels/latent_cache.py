@@ -11,16 +11,16 @@ from collections.abc import Callable
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.batch_checks import CheckedMetadata
-from attnctl.kernels.latent_batch import check_batch, check_places
 from attnctl.kernels.latent_checks import (
     check_cache,
     check_out,
     check_query,
+    check_row_slots,
     check_rows,
     check_sizes,
 )
 from attnctl.kernels.latent_rows import PACKED, encode_rows, store_rows
+from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
@@ -28,19 +28,11 @@ from attnctl.runtime import Metadata
 Store = Callable[[Tensor, Tensor, Tensor], None]
 
 
-class LatentCache:
+class LatentCache(CheckedBatches):
     """The half of both protocols of attnctl.latent_runtime that does not attend."""
 
-    name = ""
     block_multiple = 16
     packed = False
-    _placed: tuple[Metadata, int, int] | None = None
-
-    def get_name(self) -> str:
-        return self.name
-
-    def is_ssm(self) -> bool:
-        return False
 
     def cache_shape(
         self,
@@ -62,32 +54,6 @@ class LatentCache:
             )
         return num_blocks, block_size, row_bytes(rank, rope)
 
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata:
-        """The batch, checked once: do not change its tensors while it is in use.
-
-        InputError: its tensors contradict each other, as far as that shows without waiting.
-        """
-        return check_batch(
-            self.name,
-            Metadata(
-                query_start_loc=query_start_loc,
-                seq_lens=seq_lens,
-                block_table=block_table,
-                slot_mapping=slot_mapping,
-                max_query_len=max_query_len,
-                max_seq_len=max_seq_len,
-            ),
-        )
-
     def write_cache(
         self, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata, params: Latent
     ) -> None:
@@ -97,6 +63,7 @@ class LatentCache:
         check_rows(self.name, latent, rope, cache, checked)
         width = latent.shape[1] + rope.shape[1]
         check_cache(self.name, cache, width, params, self.block_multiple, self.packed)
+        check_row_slots(self.name, latent, cache, checked)
         self._store(encode_rows(latent, rope, cache, params), cache, checked.slot_mapping)
 
     def _store(self, rows: Tensor, cache: Tensor, slots: Tensor) -> None:
@@ -106,12 +73,6 @@ class LatentCache:
 
     def _check_device(self, tensor: Tensor) -> None:
         """InputError: a tensor of a device that the kernels do not run on."""
-
-    def _checked(self, metadata: Metadata) -> Metadata:
-        # on a GPU build_metadata has said all that can be said without waiting
-        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
-            return metadata
-        return check_batch(self.name, metadata)
 
     def _check_call(
         self,
@@ -128,14 +89,6 @@ class LatentCache:
         width = query.shape[2]
         check_cache(self.name, cache, width, params, self.block_multiple, self.packed)
         check_out(self.name, query, params.kv_lora_rank, out, lse)
-
-    def _check_places(self, metadata: Metadata, cache: Tensor) -> None:
-        """The layers of a model share a batch: its block table is looked through once."""
-        seen = (metadata, *cache.shape[:2])
-        last = self._placed
-        if last is None or last[0] is not metadata or last[1:] != seen[1:]:
-            check_places(self.name, metadata, cache)
-            self._placed = seen
 
 
 def _scatter() -> Store:

@@ -11,6 +11,7 @@ from torch import Tensor
 from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_checks import check_cache, check_out, check_query, check_weights
 from attnctl.kernels.latent_prefill import Attend, Merge, Parts, parts_of, prefill
+from attnctl.kernels.latent_states_checks import check_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -75,19 +76,38 @@ class DenseLatent(LatentCache, ABC):
         check_weights(self.name, query, w_uk, w_uv, width, params, chunk)
         check_out(self.name, query, w_uv.shape[1], out, lse)
         self._check_places(checked, cache)
-        weights = self._weights(w_uk), self._weights(w_uv)
-        parts = self._parts_of(checked, cache, chunk)
-        attend, merge = self._attend, self._merge
-        found, top = prefill(query, cache, checked, parts, params, weights, attend, merge)
-        if out is None and found.shape[0] == query.shape[0] and found.dtype is query.dtype:
-            out = found
-        else:
-            if out is None:
-                out = query.new_empty(*query.shape[:2], w_uv.shape[1])
-            out[: found.shape[0]] = found
-        if lse is not None:
-            lse[: top.shape[0]] = top
+        with torch.no_grad():
+            weights = self._weights(w_uk), self._weights(w_uv)
+            parts = self._parts_of(checked, cache, chunk)
+            attend, merge = self._attend, self._merge
+            found, top = prefill(query, cache, checked, parts, params, weights, attend, merge)
+            if out is None and found.shape[0] == query.shape[0] and found.dtype is query.dtype:
+                out = found
+            else:
+                if out is None:
+                    out = query.new_empty(*query.shape[:2], w_uv.shape[1])
+                out[: found.shape[0]] = found
+            if lse is not None:
+                lse[: top.shape[0]] = top
         return out
+
+    def merge_states(
+        self,
+        out_a: Tensor,
+        lse_a: Tensor,
+        out_b: Tensor,
+        lse_b: Tensor,
+        out: Tensor | None = None,
+        lse: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """attnctl.ops.merge_states: out in out_a's dtype, lse float32."""
+        self._check_device(out_a)
+        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
+        if out is None:
+            out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
+        if lse is None:
+            lse = torch.empty(lse_a.shape, dtype=torch.float32, device=lse_a.device)
+        return self._merge(out_a, lse_a, out_b, lse_b, out, lse)
 
     def _parts_of(self, metadata: Metadata, cache: Tensor, chunk: int) -> Parts:
         """The layers of a model share a batch: its context is cut in parts once."""

@@ -41,9 +41,20 @@ class Attend(Protocol):
 
 
 class Merge(Protocol):
-    """attnctl.ops.merge_states, in the inputs' precision."""
+    """attnctl.ops.merge_states, in the inputs' precision.
 
-    def __call__(self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> State: ...
+    Without out and lse into new tensors, or into the first two, which are prefill's own.
+    """
+
+    def __call__(
+        self,
+        out_a: Tensor,
+        lse_a: Tensor,
+        out_b: Tensor,
+        lse_b: Tensor,
+        out: Tensor | None = None,
+        lse: Tensor | None = None,
+    ) -> State: ...
 
 
 class Span(NamedTuple):

@@ -13,27 +13,20 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata
-from attnctl.kernels.latent_batch import check_batch, check_places
-from attnctl.kernels.paged_checks import check_call, check_write
+from attnctl.kernels.batch_checks import FLOATS
+from attnctl.kernels.metadata_checks import CheckedBatches
+from attnctl.kernels.paged_checks import check_call, check_kind, check_write
+from attnctl.kernels.size_checks import check_sizes
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
 
-class PackedCache:
+class PackedCache(CheckedBatches):
     """The half of PagedRuntime that does not attend; a backend adds `forward`."""
 
-    name = ""
     block_multiple = 16
     _live: tuple[Metadata, Tensor] | None = None
     _write: tuple[Callable[..., None] | None] | None = None
-    _placed: tuple[Metadata, int, int] | None = None
-
-    def get_name(self) -> str:
-        return self.name
-
-    def is_ssm(self) -> bool:
-        return False
 
     def cache_shape(
         self,
@@ -43,43 +36,14 @@ class PackedCache:
         head_size: int,
         head_size_v: int | None = None,
     ) -> tuple[int, ...]:
-        """(N, P, Hk, D + Dv), K before V. InputError: P is not a multiple that the kernel takes."""
-        unit = self.block_multiple
-        if block_size < 1 or block_size % unit:
-            nearest = max(unit, -(-block_size // unit) * unit)
-            raise InputError(
-                f"{self.name}: block_size must be a multiple of {unit}; it is {block_size}. "
-                f"Try {nearest}"
-            )
+        """(N, P, Hk, D + Dv), K before V. InputError: P is no multiple that the kernel takes, or
+        a size is no positive integer."""
         width_v = head_size if head_size_v is None else head_size_v
+        check_sizes(
+            self.name, block_size, self.block_multiple, num_blocks=num_blocks,
+            num_kv_heads=num_kv_heads, head_size=head_size, head_size_v=width_v,
+        )  # fmt: skip
         return (num_blocks, block_size, num_kv_heads, head_size + width_v)
-
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata:
-        """The batch, in int32 (slots int64), dense: what is so already is not copied.
-
-        On the processor its contents are checked, once: do not change its tensors while it is in
-        use. InputError: its tensors contradict each other, as far as that shows without waiting.
-        """
-        return check_batch(
-            self.name,
-            Metadata(
-                query_start_loc=query_start_loc,
-                seq_lens=seq_lens,
-                block_table=block_table,
-                slot_mapping=slot_mapping,
-                max_query_len=max_query_len,
-                max_seq_len=max_seq_len,
-            ),
-        )
 
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
@@ -96,12 +60,6 @@ class PackedCache:
         keys, values = views(cache, key.shape[2])
         write(key, value, keys, values, checked.slot_mapping, params.k_scale, params.v_scale)
 
-    def _checked(self, metadata: Metadata) -> Metadata:
-        # on a GPU build_metadata has said all that can be said without waiting
-        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
-            return metadata
-        return check_batch(self.name, metadata)
-
     def _checked_call(
         self,
         query: Tensor,
@@ -113,12 +71,7 @@ class PackedCache:
         """The batch of a call. InputError: its tensors do not fit together."""
         checked = self._checked(metadata)
         check_call(self.name, query, cache, checked, params, out)
-        seen = (checked, *cache.shape[:2])
-        last = self._placed
-        # the layers of a model share a batch: its block table is looked through once
-        if last is None or last[0] is not checked or last[1:] != seen[1:]:
-            check_places(self.name, checked, cache)
-            self._placed = seen
+        self._check_places(checked, cache)
         return checked
 
     def _settle(self, out: Tensor | None, found: Tensor, metadata: Metadata) -> Tensor:
@@ -146,10 +99,12 @@ def _kernel() -> Callable[..., None] | None:
 
 
 def refuse(name: str, params: Paged, **instead: str) -> None:
-    """InputError: the params ask for a feature that the kernel has not. instead: feature -> words.
+    """InputError: the params ask for a feature that the kernel has not, or are none.
 
-    Scales per token and head are always refused: they belong to the bundled kernels' int8 cache.
+    instead: feature -> words. Scales per token and head are always refused: they belong to the
+    bundled kernels' int8 cache.
     """
+    check_kind(name, params)
     for feature, words in instead.items():
         if getattr(params, feature) is not None:
             raise InputError(f"{name}: {words}")

@@ -50,14 +50,6 @@ class Config(msgspec.Struct, frozen=True):
         """The last level whose model type is among these; else the text keys."""
         return next((keys for keys in reversed(self.chain) if keys.model_type in types), self.text)
 
-    def deeper(self, *names: str) -> Config:
-        """The same config with the text keys taken from the first of `names` that is an object."""
-        inner = self.root.sub(*names)
-        if inner is None:
-            return self
-        typed = inner.of_type(_own_type(inner) or self.root.model_type)
-        return Config(self.root, typed, (self.root, typed))
-
 
 def find_text(root: Keys) -> Config:
     """The config with its text keys found; every level keeps its own model type."""

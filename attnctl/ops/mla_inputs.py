@@ -5,6 +5,8 @@ NaN lies wherever nothing belongs, so that a read out of place shows.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from attnctl.ops.case import Case
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import E4M3_MAX, pack_rows
 from attnctl.ops.paged_cases import lengths
-from attnctl.ops.paged_inputs import shuffled_pages
+from attnctl.ops.paged_inputs import new_tokens, paired_lengths, shuffled_pages
 from attnctl.ops.paged_trial import STORAGE
 from attnctl.runtime import Metadata
 
@@ -78,9 +80,7 @@ class LatentBatch(msgspec.Struct, frozen=True, kw_only=True):
 def build(case: Case, device: torch.device | str = "cpu") -> LatentBatch:
     """The tensors of a case. The same case gives the same numbers on every device."""
     generator = torch.Generator().manual_seed(case.seed)
-    queries, contexts = lengths(case, "queries"), lengths(case, "contexts")
-    if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
-        raise ValueError(f"{case}: queries must pair with contexts and be no longer")
+    queries, contexts = paired_lengths(case)
     padding = case.count("padding")
     latent, rope = _rows(case, sum(contexts) + padding, generator)
     query, w_uk, w_uv = _heads(case, sum(queries) + padding, generator)
@@ -88,7 +88,6 @@ def build(case: Case, device: torch.device | str = "cpu") -> LatentBatch:
         # finite, so that one stored where only NaN belongs is seen
         query[-padding:], latent[-padding:], rope[-padding:] = 7.0, 7.0, 7.0
     table, slots, blocks = shuffled_pages(contexts, case.count("page"), generator)
-    new = [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
     starts = torch.tensor([0, *queries]).cumsum(0).to(torch.int32)
     return LatentBatch(
         case=case,
@@ -97,7 +96,7 @@ def build(case: Case, device: torch.device | str = "cpu") -> LatentBatch:
         rope=rope.to(device),
         w_uk=w_uk.to(device),
         w_uv=w_uv.to(device),
-        new=torch.cat(new or [torch.zeros(0, dtype=torch.bool)]).to(device),
+        new=new_tokens(queries, contexts).to(device),
         slots=slots.to(device),
         block_table=table.to(device),
         query_start_loc=starts.to(device),
@@ -174,6 +173,21 @@ def empty_cache(shape: tuple[int, ...], like: Tensor, device: torch.device | str
     """A cache of this shape in the storage dtype of `like`, every element NaN."""
     blank = torch.full(shape, 255 if like.dtype is torch.uint8 else torch.nan)
     return blank.to(like.dtype).to(device)
+
+
+def written_cache(
+    runtime: Any,
+    batch: LatentBatch,
+    shape: tuple[int, ...],
+    stored: Tensor,
+    device: torch.device | str,
+) -> Tensor:
+    """A cache of this shape into which the runtime wrote the batch's rows, in two steps."""
+    cache = empty_cache(shape, stored, device)
+    for rows, slots in batch.steps():
+        metadata = batch.metadata(runtime, slots)
+        runtime.write_cache(batch.latent[rows], batch.rope[rows], cache, metadata, batch.params)
+    return cache
 
 
 def cache_fault(cache: Tensor, wanted: Tensor) -> str:

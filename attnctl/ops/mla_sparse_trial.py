@@ -15,9 +15,9 @@ from attnctl.ops.mla_inputs import (
     LatentBatch,
     build,
     cache_fault,
-    empty_cache,
     narrowed,
     stored_rows,
+    written_cache,
 )
 from attnctl.ops.mla_sparse import sparse_latent_attention, to_slots
 from attnctl.ops.mla_trial import stray_writes
@@ -41,10 +41,7 @@ def try_case(
         case.count("rope"),
         str(case["kv_cache_dtype"]),
     )
-    cache = empty_cache(shape, stored, device)
-    for rows, slots in batch.steps():
-        metadata = batch.metadata(runtime, slots)
-        runtime.write_cache(batch.latent[rows], batch.rope[rows], cache, metadata, batch.params)
+    cache = written_cache(runtime, batch, shape, stored, device)
     differs = cache_fault(cache, stored)
     if differs:
         return fault("wrong", differs)

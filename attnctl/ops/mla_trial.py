@@ -14,9 +14,9 @@ from attnctl.ops.mla_inputs import (
     LatentBatch,
     build,
     cache_fault,
-    empty_cache,
     narrowed,
     stored_rows,
+    written_cache,
 )
 
 
@@ -27,10 +27,7 @@ def try_case(runtime: MlaRuntime, case: Case, device: torch.device | str = "cpu"
     shape = runtime.cache_shape(
         batch.num_blocks, case.count("page"), case.count("lora"), case.count("rope")
     )
-    cache = empty_cache(shape, stored, device)
-    for rows, slots in batch.steps():
-        metadata = batch.metadata(runtime, slots)
-        runtime.write_cache(batch.latent[rows], batch.rope[rows], cache, metadata, batch.params)
+    cache = written_cache(runtime, batch, shape, stored, device)
     differs = cache_fault(cache, stored)
     if differs:
         return fault("wrong", differs)

@@ -54,25 +54,19 @@ def build(case: Case, device: torch.device | str = "cpu") -> Batch:
     """The tensors of a case. The same case gives the same numbers on every device."""
     generator = torch.Generator().manual_seed(case.seed)
     dtype = getattr(torch, str(case["dtype"]))
-    queries, contexts = lengths(case, "queries"), lengths(case, "contexts")
-    if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
-        raise ValueError(f"{case}: queries must pair with contexts and be no longer")
+    queries, contexts = paired_lengths(case)
     query, key, value = _projections(case, sum(queries), sum(contexts), dtype, generator)
     params = _params(case, contexts, generator, device)
     if case["poison"]:
         value[: sum(contexts)][_hidden(queries, contexts, params)] = torch.nan
     table, slots, blocks = shuffled_pages(contexts, case.count("page"), generator)
-    new = torch.cat(
-        [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
-        or [torch.zeros(0, dtype=torch.bool)]
-    )
     starts = torch.tensor([0, *queries]).cumsum(0).to(torch.int32)
     return Batch(
         case=case,
         query=query.to(device),
         key=key.to(device),
         value=value.to(device),
-        new=new.to(device),
+        new=new_tokens(queries, contexts).to(device),
         slots=slots.to(device),
         block_table=table.to(device),
         query_start_loc=starts.to(device),
@@ -125,6 +119,20 @@ def _projections(
         # finite, so that one stored or computed where only NaN belongs is seen
         query[-padding:], key[-padding:], value[-padding:] = 7.0, 7.0, 7.0
     return query, key, value
+
+
+def paired_lengths(case: Case) -> tuple[list[int], list[int]]:
+    """Query tokens and context of each sequence. ValueError: they do not pair."""
+    queries, contexts = lengths(case, "queries"), lengths(case, "contexts")
+    if len(queries) != len(contexts) or any(q > c for q, c in zip(queries, contexts, strict=True)):
+        raise ValueError(f"{case}: queries must pair with contexts and be no longer")
+    return queries, contexts
+
+
+def new_tokens(queries: list[int], contexts: list[int]) -> Tensor:
+    """[T_all] bool: context tokens that are the batch's own, the last of each sequence."""
+    new = [torch.arange(c) >= c - q for q, c in zip(queries, contexts, strict=True)]
+    return torch.cat(new or [torch.zeros(0, dtype=torch.bool)])
 
 
 def shuffled_pages(

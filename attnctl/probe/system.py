@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.host import Host, HostError, access, env, exists, read, table
+from attnctl.probe.host import Host, HostError, env, exists, read, table
 from attnctl.probe.ledger import Ledger
 
 OS_RELEASE = "/etc/os-release"
@@ -78,49 +77,3 @@ def wsl_version(kernel: str) -> str | None:
         return None
     # version 1 emulates a 4.4 kernel and does not call itself WSL2
     return "1" if "wsl2" not in kernel and kernel.startswith("4.4.") else "2"
-
-
-def node_finding(host: Host, path: str, code: str) -> Finding | None:
-    """Why a device node that is there cannot be opened; None where it can, or is not there.
-
-    Names the owning group, and says whether this process is in it: in a container the group may
-    be the right one by name and the wrong one by number.
-    """
-    try:
-        rights = access(host, path)
-    except HostError as error:
-        if error.kind == "absent":
-            return None
-        return unknown(code, f"{path} can be opened", error.detail, path)
-    if "r" in rights and "w" in rights:
-        return None
-    wanted = f"{path} can be opened for reading and writing"
-    try:
-        gid = table(host, "stat", path).get("gid")
-        own = table(host, "ids").get("groups")
-    except HostError as error:
-        return unmet(code, wanted, f"no permission, and no owner: {error.detail}", path)
-    group = group_name(host, gid)
-    inside = container_of(host)[0] is not None
-    if isinstance(own, list) and gid in own:
-        found = f"{path} is there, you are in its group {group}, and access is still refused"
-        fix = f"start the container with --device {path}" if inside else f"look at ls -l {path}"
-        return unmet(code, wanted, found, path, fix)
-    found = f"{path} is there but you are not in group {group}"
-    fix = f"sudo usermod -aG {group} $USER, then log in again"
-    if inside:
-        fix = f"start the container with --group-add {gid}"
-    return unmet(code, wanted, found, path, fix)
-
-
-def group_name(host: Host, gid: object) -> str:
-    """The name of a group by number, the number itself where it has none."""
-    try:
-        lines = read(host, "/etc/group").splitlines()
-    except HostError:
-        lines = []
-    for line in lines:
-        fields = line.split(":")
-        if len(fields) > 2 and fields[2] == str(gid):
-            return fields[0]
-    return str(gid)

@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import IO
-
-import msgspec
 
 from attnctl.exits import InputError
-from attnctl.files import reason
+from attnctl.journal_file import JournalFile, Words, refuse_busy, whole_of
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured
 from attnctl.tune.journal_lines import (
-    Entry,
     Header,
     JudgedLine,
     MeasuredLine,
     entries_of,
     refuse_others,
 )
-
-READ_LIMIT = 1 << 28
 
 
 class Journal:
@@ -34,7 +28,7 @@ class Journal:
     begun: this run made it.
     """
 
-    def __init__(self, path: str, file: IO[bytes]) -> None:
+    def __init__(self, path: str, file: JournalFile) -> None:
         self.path = path
         self._file = file
         self.begun = False
@@ -45,32 +39,51 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        _close(self._file)
+        self._file.close()
 
     def judged(self, candidate: str, verdict: Verdict) -> None:
         self.verdicts[candidate] = verdict
-        self._append(JudgedLine(candidate, verdict))
+        self._file.append(JudgedLine(candidate, verdict))
 
     def finished(self, task: str, measured: Measured, seconds: float = 0.0) -> None:
         """seconds: what it took, for the reader."""
         self.measured[task] = measured
-        self._append(MeasuredLine(task, measured, round(seconds, 3)), sync=True)
+        self._file.append(MeasuredLine(task, measured, round(seconds, 3)), sync=True)
 
     def remove(self) -> None:
         """Takes the file away, once what it holds is in a profile."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)  # noqa: PTH108
 
-    def _append(self, entry: Entry, sync: bool = False) -> None:
+    def begin(self, header: Header) -> None:
+        """Writes the first line; where the disk takes none, there is no journal."""
+        self.begun = True
         try:
-            self._file.write(msgspec.json.encode(entry) + b"\n")
-            self._file.flush()
-            if sync:
-                os.fsync(self._file.fileno())
-        except OSError as error:
-            raise InputError(
-                f"{self.path} cannot be written: {reason(error)}; once it can, --resume goes on"
-            ) from error
+            self._file.append(header, sync=True)
+        except InputError:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)  # noqa: PTH108
+            raise
+
+    def read(self, header: Header) -> None:
+        """Takes what an earlier run left. InputError: it is damaged, or for something else."""
+        data = self._file.read()
+        whole = whole_of(data)
+        if whole < len(data):
+            self._file.drop_behind(whole)
+        entries = entries_of(data[:whole], self.path)
+        first = next(entries, None)
+        if first is None:  # killed before even the first line was whole
+            self._file.append(header, sync=True)
+            return
+        if not isinstance(first, Header):
+            raise InputError(f"{self.path}: not a journal of attnctl tune: it has no first line")
+        refuse_others(first, header, self.path)
+        for entry in entries:
+            if isinstance(entry, JudgedLine):
+                self.verdicts[entry.candidate] = entry.verdict
+            elif isinstance(entry, MeasuredLine):
+                self.measured[entry.task] = entry.measured
 
 
 def journal_path(output: str, tasks: str) -> str:
@@ -86,26 +99,24 @@ def open_journal(path: str, header: Header, resume: bool) -> Journal:
     it does not, one is there and nobody said to go on from it, or there are only those of others.
     """
     there = os.path.exists(path)  # noqa: PTH110
+    words = Words(path, ": another tune of the same is at work on it", "--resume")
     if there and not resume:
-        _refuse_busy(path)
+        # nobody may be told to delete what another tune writes now
+        refuse_busy(path, words)
         raise InputError(
             f"{path} is there, from a tune that did not end: go on with --resume, or delete it"
         )
     if resume and not there:
         _refuse_strange(path)
-    try:
-        file = open(path, "a+b")  # noqa: PTH123, SIM115
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {reason(error)}") from error
+    file = JournalFile(path, words)
     journal = Journal(path, file)
     try:
-        _lock(file, path)
         if there:
-            _read(journal, file, header)
+            journal.read(header)
         else:
-            _begin(journal, header)
+            journal.begin(header)
     except BaseException:
-        _close(file)
+        file.close()
         raise
     return journal
 
@@ -124,56 +135,3 @@ def _refuse_strange(path: str) -> None:
             f"--resume: {path} is not there: no tune of this model and workload was interrupted, "
             f"but the one of {found[0]}; start this one without --resume"
         )
-
-
-def _begin(journal: Journal, header: Header) -> None:
-    """Writes the first line; where the disk takes none, there is no journal."""
-    journal.begun = True
-    try:
-        journal._append(header, sync=True)
-    except InputError:
-        with contextlib.suppress(OSError):
-            os.unlink(journal.path)  # noqa: PTH108
-        raise
-
-
-def _close(file: IO[bytes]) -> None:
-    # what a full disk did not take is tried once more, and was told of before
-    with contextlib.suppress(OSError):
-        file.close()
-
-
-def _refuse_busy(path: str) -> None:
-    """InputError where another tune writes it now: nobody may be told to delete that one."""
-    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
-        _lock(file, path)
-
-
-def _lock(file: IO[bytes], path: str) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise InputError(f"{path} is in use: another tune of the same is at work on it") from error
-
-
-def _read(journal: Journal, file: IO[bytes], header: Header) -> None:
-    file.seek(0)
-    data = file.read(READ_LIMIT)
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        file.truncate(whole)  # the line that a kill cut short
-    entries = entries_of(data[:whole], journal.path)
-    first = next(entries, None)
-    if first is None:  # killed before even the first line was whole
-        journal._append(header, sync=True)
-        return
-    if not isinstance(first, Header):
-        raise InputError(f"{journal.path}: not a journal of attnctl tune: it has no first line")
-    refuse_others(first, header, journal.path)
-    for entry in entries:
-        if isinstance(entry, JudgedLine):
-            journal.verdicts[entry.candidate] = entry.verdict
-        elif isinstance(entry, MeasuredLine):
-            journal.measured[entry.task] = entry.measured

@@ -43,7 +43,7 @@ def _write(batch: Any, plan: LayerPlan) -> None:
         rows = (batch.lengths.tokens, heads)
         key, value = (
             normal((*rows, width), batch.query.dtype, batch.device)
-            for width in (batch.width, batch.width_v)
+            for width in (batch.width, batch.out_width)
         )
         metadata = batch.metadata(plan, batch.places[0])
         plan.write_cache(key, value, batch.cache, metadata, batch.params)

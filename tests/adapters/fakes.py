@@ -21,7 +21,7 @@ def loader(**modules: Any) -> Callable[[str], Any]:
 
     def load(name: str) -> Any:
         if name not in there:
-            raise ModuleNotFoundError(f"No module named {name!r}")
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return there[name]
 
     return load

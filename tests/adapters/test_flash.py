@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.flash_runtime import FlashAttention
 from attnctl.ops.paged_cases import case
 from attnctl.ops.paged_trial import try_case
@@ -104,6 +104,25 @@ def test_what_is_missing_is_said_for_each_version() -> None:
         try_case(runtime(fakes.loader()), case())
 
 
+def test_what_is_not_installed_is_told_from_what_is_broken() -> None:
+    """A module without its own dependency, or of another ABI, is there and does not load."""
+
+    def broken(name: str) -> Any:
+        raise ModuleNotFoundError("No module named 'einops'", name="einops")
+
+    def foreign(name: str) -> Any:
+        raise ImportError("undefined symbol: _ZN3c10")
+
+    old = fakes.loader(vllm__vllm_flash_attn=fakes.vllm_flash(2))
+    for load in (fakes.loader(), old):
+        with pytest.raises(AbsentError):
+            try_case(runtime(load), case(head_size=512))
+    for load in (broken, foreign):
+        with pytest.raises(InputError) as raised:
+            try_case(runtime(load), case())
+        assert not isinstance(raised.value, AbsentError)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -126,3 +145,13 @@ def test_the_fakes_refuse_what_the_package_would() -> None:
         function(*range(7), seqused_k=1)
     with pytest.raises(TypeError, match="max_seqlen_k"):
         function(*range(6))
+
+
+def test_a_version_that_was_named_says_whether_it_can_be_loaded() -> None:
+    """Without a batch: by loading its packages, as the first batch would."""
+    adapter = runtime(fakes.loader(flash_attn_interface=fakes.fa3()))
+    assert adapter.lack() == ""
+    assert adapter.with_knobs({}, "fa3").lack() == ""
+    assert "no argument for sinks" in adapter.with_knobs({}, "fa3").lack(sinks=True)
+    said = adapter.with_knobs({}, "fa4").lack()
+    assert said.startswith("FLASH_ATTN: FlashAttention cannot be loaded: FA4: flash_attn.cute: ")

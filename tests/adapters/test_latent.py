@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,13 +12,12 @@ from attnctl.backends.flash_attn_mla.kernel import FlashAttnMla
 from attnctl.backends.flashinfer_mla.kernel import FlashInferMla
 from attnctl.backends.flashmla.kernel import FlashMla
 from attnctl.backends.rocm_aiter_mla.kernel import AiterMla
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_cases import case
-from attnctl.ops.mla_trial import try_case
 from attnctl.runtime import Metadata
 from tests.adapters import latent_fakes as fakes
 from tests.adapters.fakes import loader
+from tests.adapters.trying import libraries, wrong_batches
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"
 FP8 = "vllm__v1__attention__ops__flashmla"
@@ -30,24 +30,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "padded": {"queries": "1+1", "contexts": "20+33", "padding": 2},
     "nothing": {"queries": "", "contexts": ""},
 }
-
-
-def libraries(*modules: dict[str, Any]) -> Any:
-    """import_module where these are installed, the bundled kernels among them."""
-    merged: dict[str, Any] = dict(fakes.BUNDLED)
-    for one in modules:
-        merged |= one
-    return loader(**merged)
-
-
-def wrong(runtime: Any, *names: str, **changes: Any) -> dict[str, str]:
-    """The batches that were not right, with why."""
-    found = {}
-    for name in names or BATCHES:
-        comparison = try_case(runtime, case(**{**BATCHES[name], "heads": 3, **changes}))
-        if comparison.verdict != "pass":
-            found[name] = f"{comparison.verdict}: {comparison.detail}"
-    return found
+wrong = partial(wrong_batches, "mla", BATCHES)
 
 
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])
@@ -220,7 +203,7 @@ def test_a_cache_scale_belongs_to_the_values_of_any_cache(name: str) -> None:
 )
 def test_a_library_that_is_not_there_is_said(make: Any, says: str) -> None:
     """On NVIDIA devices no other kernel stands in for the one that was asked for."""
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(AbsentError, match=says):
         wrong(make(libraries()), "decode")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,14 +12,12 @@ from attnctl.backends.flashinfer_mla_sparse.kernel import FlashInferMlaSparse
 from attnctl.backends.flashmla_sparse.kernel import FlashMlaSparse
 from attnctl.backends.rocm_aiter_mla_sparse.kernel import AiterMlaSparse
 from attnctl.backends.xpu_mla_sparse.kernel import XpuMlaSparse
-from attnctl.exits import InputError
+from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.row_lists import packed_first, picked_lists
 from attnctl.ops.mla import Latent
-from attnctl.ops.mla_sparse_cases import case
-from attnctl.ops.mla_sparse_trial import try_case
 from attnctl.runtime import open_backend
 from tests.adapters import latent_fakes as fakes
-from tests.adapters.test_latent import libraries
+from tests.adapters.trying import libraries, wrong_batches
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"
 
@@ -34,16 +33,7 @@ BATCHES: dict[str, dict[str, Any]] = {
     "129 places": {"topk": 129, "picks": "holes"},
     "indexer": {"picks": "indexer"},
 }
-
-
-def wrong(runtime: Any, *names: str, **changes: Any) -> dict[str, str]:
-    """The batches that were not right, with why."""
-    found = {}
-    for name in names or BATCHES:
-        comparison = try_case(runtime, case(**{**BATCHES[name], "heads": 3, **changes}))
-        if comparison.verdict != "pass":
-            found[name] = f"{comparison.verdict}: {comparison.detail}"
-    return found
+wrong = partial(wrong_batches, "mla_sparse", BATCHES)
 
 
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])
@@ -153,7 +143,7 @@ def test_without_their_library_amd_and_intel_have_the_bundled_kernel(name: str) 
 )
 def test_a_library_that_is_not_there_is_said(make: Any, says: str) -> None:
     """On NVIDIA devices no other kernel stands in for the one that was asked for."""
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(AbsentError, match=says):
         wrong(make(libraries()), "first")
 
 

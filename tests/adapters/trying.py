@@ -1,12 +1,16 @@
-"""Cases for adapters: the four phases with a feature, tried as smoke does."""
+"""Cases for adapters, tried as smoke does, and the libraries that are there for them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from attnctl.ops import catalog
 from attnctl.ops.paged_cases import PHASES, case
 from attnctl.ops.paged_trial import try_case
 from attnctl.runtime import PagedRuntime
+from tests.adapters import latent_fakes as fakes
+from tests.adapters.fakes import loader
 
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -34,3 +38,24 @@ def faults(runtime: PagedRuntime, *features: str, **changes: Any) -> dict[str, s
             if comparison.verdict != "pass":
                 found[f"{feature} {phase}"] = f"{comparison.verdict}: {comparison.detail}"
     return found
+
+
+def wrong_batches(
+    op: str, batches: Mapping[str, dict[str, Any]], runtime: Any, *names: str, **changes: Any
+) -> dict[str, str]:
+    """The batches of latent attention that were not right, with why. names: only these."""
+    found = {}
+    for name in names or batches:
+        one = catalog.case_of(op, {**batches[name], "heads": 3, **changes})
+        comparison = catalog.try_case(runtime, one, "cpu")
+        if comparison.verdict != "pass":
+            found[name] = f"{comparison.verdict}: {comparison.detail}"
+    return found
+
+
+def libraries(*modules: dict[str, Any]) -> Any:
+    """import_module where these are installed, the bundled kernels among them."""
+    merged: dict[str, Any] = dict(fakes.BUNDLED)
+    for one in modules:
+        merged |= one
+    return loader(**merged)

@@ -12,7 +12,8 @@ from attnctl.exits import InputError
 from attnctl.findings import Verdict
 from attnctl.layer import Options
 from attnctl.machine import Cpu, Gpu, Machine, Package, Vendor
-from attnctl.model.spec import Indexer, LayerGroup, Mla, ModelSpec, State
+from attnctl.model.spec import Indexer, LayerGroup, ModelSpec, State
+from tests.layer_factory import LATENT
 
 X86 = Cpu(arch="x86_64", isa=("avx2",))
 FULL = LayerGroup(kind="full", layers=(3, 7), head_size=256, num_heads=16, num_kv_heads=2)
@@ -30,14 +31,7 @@ SPARSE = LayerGroup(
     head_size_v=512,
     num_heads=128,
     num_kv_heads=1,
-    mla=Mla(
-        kv_lora_rank=512,
-        qk_rope_head_dim=64,
-        qk_nope_head_dim=128,
-        v_head_dim=128,
-        prefill_head_size=192,
-        prefill_head_size_v=128,
-    ),
+    mla=LATENT,
     indexer=Indexer(heads=64, head_dim=128, topk=2048),
 )
 DIFFKV = LayerGroup(

@@ -14,7 +14,7 @@ from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
 from attnctl.kernels.triton.latent_launch import latent_tiles, run
 from attnctl.kernels.triton.latent_tile import widen_fp8
 from attnctl.kernels.triton.launch import Device, Tiles
-from attnctl.kernels.triton.mla_prefill import cut, prefill_tiles
+from attnctl.kernels.triton.mla_prefill_call import prefill_tiles
 from attnctl.kernels.triton.pick import CHUNK, PIECE, pick_launches
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.latent_runtime import packed_batch
@@ -256,22 +256,6 @@ def test_float32_rows_of_nvidia_fit_a_block_of_99_kib_because_the_query_comes_in
     assert latent_tiles(Device("sm_75", 40, 65536), 128, 512, 64, 4) == Tiles(16, 16, 8, 1)
     with pytest.raises(ValueError, match=r"sm_75: rows of 1024 \+ 64 need 75776 bytes"):
         latent_tiles(Device("sm_75", 40, 65536), 128, 1024, 64, 4)
-
-
-@pytest.mark.parametrize(
-    ("width", "parts"),
-    [
-        (192, (128, 64)),
-        (256, (256, 0)),
-        (128, (128, 0)),
-        (80, (64, 16)),
-        (40, (32, 16)),
-        (8, (16, 0)),
-    ],
-)
-def test_keys_are_cut_in_two_powers_of_two_where_that_saves_columns(width, parts) -> None:
-    """192 is 128 + 64, not 256."""
-    assert cut(width) == parts
 
 
 @pytest.mark.parametrize("name", ["TRITON_MLA_SPARSE", "CPU_MLA_SPARSE"])

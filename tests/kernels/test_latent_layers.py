@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.triton.launch import Device
-from attnctl.kernels.triton.mla_prefill import prefill_attend, prefill_launch
+from attnctl.kernels.triton.mla_prefill_call import prefill_attend, prefill_launch
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.mla import Latent, uncompressed_attention
 from attnctl.runtime import Metadata, open_backend
@@ -75,6 +75,18 @@ def tensor(*sizes: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
     return torch.empty(sizes, dtype=dtype, device="meta")
 
 
+def prompts(starts: Tensor) -> Metadata:
+    """Two of at most 512 tokens each."""
+    return Metadata(
+        query_start_loc=starts,
+        seq_lens=tensor(2, dtype=torch.int32),
+        block_table=starts[None],
+        slot_mapping=starts,
+        max_query_len=512,
+        max_seq_len=512,
+    )
+
+
 @pytest.mark.parametrize("alike", [True, False])
 @pytest.mark.parametrize("width", [192, 160])
 def test_every_argument_of_a_kept_prefill_is_that_of_a_new_one(alike: bool, width: int) -> None:
@@ -84,14 +96,7 @@ def test_every_argument_of_a_kept_prefill_is_that_of_a_new_one(alike: bool, widt
         for _ in range(2):
             starts = tensor(3, dtype=torch.int32)
             key_starts = starts if alike else tensor(3, dtype=torch.int32)
-            metadata = Metadata(
-                query_start_loc=starts,
-                seq_lens=tensor(2, dtype=torch.int32),
-                block_table=starts[None],
-                slot_mapping=starts,
-                max_query_len=512,
-                max_seq_len=512,
-            )
+            metadata = prompts(starts)
             query, keys = tensor(1024, 16, width), tensor(1024, 16, width)
             tensors = (query, keys, tensor(1024, 16, 128), key_starts, metadata)
             out, lse = prefill_attend(*tensors, 0.1, causal=True, max_keys=512, kept=kept)
@@ -109,14 +114,7 @@ def test_keys_that_begin_elsewhere_are_another_form() -> None:
     """One tensor for both starts, then two: the second launch reads the keys' own."""
     kept = Kept(interpreted=False)
     starts, other = tensor(3, dtype=torch.int32), tensor(3, dtype=torch.int32)
-    metadata = Metadata(
-        query_start_loc=starts,
-        seq_lens=tensor(2, dtype=torch.int32),
-        block_table=starts[None],
-        slot_mapping=starts,
-        max_query_len=512,
-        max_seq_len=512,
-    )
+    metadata = prompts(starts)
     query, values = tensor(1024, 16, 192), tensor(1024, 16, 128)
     with standing_on(Device("sm_90", 132, 232448)):
         for key_starts in (starts, other):

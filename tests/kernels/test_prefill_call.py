@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels.triton.call import launches, shape_of
-from attnctl.kernels.triton.launch import Device, Launch, knobs_for, plan
-from attnctl.kernels.triton.mla_prefill import prefill_launch
+from attnctl.kernels.triton.call import shape_of
+from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.mla_prefill_call import prefill_launch
+from attnctl.kernels.triton.paged_launches import launches
+from attnctl.kernels.triton.plan import knobs_for, plan
 from attnctl.kernels.triton.prefill_call import paged_launch
 from attnctl.kernels.triton.prefill_forms import (
     HALF,

@@ -7,7 +7,7 @@ from itertools import accumulate
 import pytest
 import torch
 
-from attnctl.kernels.triton import prefill_copy, prefill_hopper, prefill_units
+from attnctl.kernels.triton import prefill_copy, prefill_groups, prefill_hopper, prefill_units
 from attnctl.kernels.triton.launch import Device
 from attnctl.kernels.triton.prefill_call import packed_launch, paged_launch
 from attnctl.kernels.triton.prefill_forms import HALF, LONG, PAIR, TINY, Form
@@ -16,7 +16,7 @@ from tests.kernels.gluon_threads import StuckError, run_in_threads, source_of
 HOPPER = Device("sm_90", 1, 232448)
 SCALE = 0.1
 FACTOR = SCALE * 1.4426950408889634
-SOURCE = source_of((prefill_units, prefill_copy, prefill_hopper))
+SOURCE = source_of((prefill_units, prefill_copy, prefill_groups, prefill_hopper))
 FORMS = [LONG, PAIR, HALF, TINY]
 
 

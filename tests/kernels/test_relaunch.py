@@ -15,8 +15,10 @@ from torch import Tensor
 from attnctl.kernels.triton import Knobs, paged_attention
 from attnctl.kernels.triton.binary_call import Calls
 from attnctl.kernels.triton.cache import write_cache
-from attnctl.kernels.triton.call import launches, prepare
-from attnctl.kernels.triton.launch import Device, knobs_for
+from attnctl.kernels.triton.call import prepare
+from attnctl.kernels.triton.launch import Device
+from attnctl.kernels.triton.paged_launches import launches
+from attnctl.kernels.triton.plan import knobs_for
 from attnctl.kernels.triton.prefill_call import paged_launch
 from attnctl.kernels.triton.ready_launch import ready_of
 from attnctl.kernels.triton.relaunch import Relaunches, form_of

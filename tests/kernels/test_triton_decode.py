@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from attnctl.kernels.triton import Knobs, paged_attention, prepare, workspace_size
-from attnctl.kernels.triton.call import device_of, shape_of
-from attnctl.kernels.triton.launch import plan
+from attnctl.kernels.triton.call import shape_of
+from attnctl.kernels.triton.device_facts import device_of
+from attnctl.kernels.triton.plan import plan
 
 from .batches import DEVICE, SMALL, Batch, assert_right
 

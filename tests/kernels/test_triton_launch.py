@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from attnctl.kernels.triton.launch import Device, Knobs, Shape, knobs_for, padded, plan, split_width
+from attnctl.kernels.triton.launch import Device, padded, split_width
+from attnctl.kernels.triton.plan import Knobs, Shape, knobs_for, plan
 
 H200 = Device("sm_90", 132, 232448)
 MI300 = Device("gfx942", 304, 65536)
@@ -84,7 +85,7 @@ def test_the_prefill_grid_has_room_for_every_way_tokens_fall_into_sequences() ->
 @pytest.mark.parametrize(
     ("width", "parts"),
     [
-        (16, (16, 0)), (32, (32, 0)), (40, (32, 16)), (72, (64, 16)), (80, (64, 16)),
+        (8, (16, 0)), (16, (16, 0)), (32, (32, 0)), (40, (32, 16)), (72, (64, 16)), (80, (64, 16)),
         (96, (64, 32)), (112, (128, 0)), (128, (128, 0)), (160, (128, 32)), (192, (128, 64)),
         (224, (256, 0)), (256, (256, 0)), (512, (512, 0)), (576, (512, 64)),
     ],

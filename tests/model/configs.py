@@ -34,6 +34,11 @@ def groups(config: dict[str, Any]) -> tuple[LayerGroup, ...]:
     return read_model(config).groups
 
 
+def in_short(config: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """(stack, kind, number of layers, heads, head size) of each group."""
+    return [(g.stack, g.kind, len(g.layers), g.num_heads, g.head_size) for g in groups(config)]
+
+
 def only(config: dict[str, Any]) -> LayerGroup:
     found = groups(config)
     assert len(found) == 1, [(g.kind, g.layers) for g in found]

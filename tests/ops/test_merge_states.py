@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnctl.ops.case import split_case
 from attnctl.ops.merge_states import merge_attn_states
-from attnctl.ops.merge_states_cases import case, cases, layer_for
+from attnctl.ops.merge_states_cases import cases, layer_for
 from attnctl.ops.mla import attend
 
 
@@ -83,15 +82,7 @@ def test_equal_sides_are_averaged() -> None:
     assert lse.item() == pytest.approx(math.log(2))
 
 
-def test_cases_paste_back_and_ask_about_latent_layers() -> None:
-    """Each text names its case and no other; merging is asked of latent attention's backends."""
-    found = cases()
-    assert len({one.text for one in found}) == len(found)
-    for one in found:
-        name, params = split_case(one.text)
-        again = case(**params)
-        assert (name, again.text) == ("merge_states", one.text)
-        assert {k: str(v) for k, v in again.params.items()} == {
-            k: str(v) for k, v in one.params.items()
-        }
+def test_cases_ask_about_latent_layers() -> None:
+    """Merging is asked of latent attention's backends."""
+    for one in cases():
         assert layer_for(one).op == "mla"

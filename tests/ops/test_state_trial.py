@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -147,12 +148,15 @@ def test_cases_paste_back_and_cover_what_they_must(op: str) -> None:
 
 
 def test_the_catalog_names_every_operation_with_cases() -> None:
-    """All cases of all operations, each one found again by its operation."""
+    """All cases of all operations, each one found again by its text, which no other has."""
     every = all_cases()
+    for op, operation in OPERATIONS.items():
+        texts = [one.text for one in import_module(operation.cases).cases(op)]
+        assert len(set(texts)) == len(texts), op
     assert {one.op for one in every} == set(OPERATIONS)
     for one in every:
         again = case_of(*split_case(one.text))
-        assert again.text == one.text
+        assert (again.op, again.text) == (one.op, one.text)
         # 500 comes back as a number where the list has text: the same to its readers
         assert {k: str(v) for k, v in again.params.items()} == {
             k: str(v) for k, v in one.params.items()

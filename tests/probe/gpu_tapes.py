@@ -36,3 +36,10 @@ def value(answer):
 
 def refused(name="NVMLError_NotSupported", text="Not Supported"):
     return {"error": f"{name}: {text}"}
+
+
+def changed_gpu(name, child, **fields):
+    """The machine with some fields of the first GPU of one child's answer changed."""
+    answer = machine(name).ask("child", child)
+    first = answer["gpus"][0] | fields
+    return machine(name, answers={("child", child): answer | {"gpus": [first]}})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +12,9 @@ from attnctl.probe.host import HostError
 from attnctl.probe.pci import DEVICES, scan
 from attnctl.probe.rocm import probe_amd
 from attnctl.probe.tape import Replay
+from tests.shared_cases.reports import report
 
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
 NVIDIA_BUS = "0000:01:00.0"
-
-
-def report(name: str) -> dict[str, Any]:
-    path = CASES / "field_reports.json"
-    assert path.is_file(), (
-        f"{path} is missing: these tests need the shared cases beside the checkout"
-    )
-    (case,) = [case for case in json.loads(path.read_text())["cases"] if case["id"] == name]
-    found: dict[str, Any] = case
-    return found
 
 
 def platform(**vendors: Vendor) -> str:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from attnctl.machine import Gpu
@@ -13,17 +9,7 @@ from attnctl.probe import isa
 from attnctl.probe.code_objects import device_code_finding
 from attnctl.probe.toolchain import Toolchain, triton_usable
 from attnctl.probe.visibility import amd_visible, cuda_visible
-
-REPORTS = Path(__file__).resolve().parents[3] / "shared" / "cases" / "field_reports.json"
-
-
-def report(name: str) -> dict[str, Any]:
-    assert REPORTS.is_file(), (
-        f"{REPORTS} is missing: these tests need the shared cases beside the checkout"
-    )
-    (found,) = [case for case in json.loads(REPORTS.read_text())["cases"] if case["id"] == name]
-    assert isinstance(found, dict)
-    return found
+from tests.shared_cases.reports import report
 
 
 @pytest.mark.parametrize("at", range(7))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,21 +19,11 @@ from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import operation
 from attnctl.select import select
 from tests.layer_factory import group
+from tests.shared_cases.reports import report
 
 LAYERS = group()
 SPEC = ModelSpec(model_type="invented", groups=(LAYERS,), dtype="bfloat16")
 LAYER = layer_of(SPEC, LAYERS, Options())
-CASES = Path(__file__).resolve().parents[3] / "shared" / "cases"
-
-
-def report(name: str) -> dict[str, Any]:
-    path = CASES / "field_reports.json"
-    assert path.is_file(), (
-        f"{path} is missing: these tests need the shared cases beside the checkout"
-    )
-    (case,) = [case for case in json.loads(path.read_text())["cases"] if case["id"] == name]
-    found: dict[str, Any] = case
-    return found
 
 
 def machine(gpu: Gpu, driver: str | None = None, **versions: str | None) -> Machine:

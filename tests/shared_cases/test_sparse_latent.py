@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
@@ -13,16 +9,9 @@ from attnctl.latent_runtime import packed_batch
 from attnctl.ops.mla import Latent, latent_attention
 from attnctl.ops.mla_sparse import sparse_latent_attention
 from attnctl.runtime import Metadata, open_backend
+from tests.shared_cases.reports import report
 
-FILE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "field_reports.json"
 PARAMS = Latent(scale=0.15, kv_lora_rank=64)
-
-
-def report() -> dict[str, Any]:
-    assert FILE.is_file(), f"{FILE} is missing: these tests need the shared cases"
-    (case,) = [case for case in json.loads(FILE.read_text())["cases"] if case["id"] == "C17"]
-    found: dict[str, Any] = case["input"]
-    return found
 
 
 def rows(count: int, seed: int) -> torch.Tensor:
@@ -47,7 +36,7 @@ def decode(context: int) -> tuple[Metadata, torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("holes", [False, True])
 def test_every_context_length_equals_dense_attention_over_the_valid_indices(holes: bool) -> None:
     """Valid ones first and then -1, and -1 in the middle; whole contexts equal dense attention."""
-    backend, case = open_backend("CPU_MLA_SPARSE"), report()
+    backend, case = open_backend("CPU_MLA_SPARSE"), report("C17")["input"]
     topk = case["topk"]
     for context in case["context_lens"]:
         metadata, cache, query = decode(context)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +14,7 @@ PLAIN = "paged(queries=1+1,contexts=3+18)"
 WINDOW = "paged(queries=4+1,contexts=20+33,window=7)"
 PADDED = "paged(queries=1+1,contexts=20+33,padding=2)"
 
-
-@pytest.fixture(autouse=True)
-def plugins() -> Iterator[None]:
-    """The faulty distribution is on the child's path, as an installed one would be."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLUGINS), before)))
-    yield
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+pytestmark = pytest.mark.usefixtures("plugins")
 
 
 def tried(backend: str, *cases: str, timeout_s: float = 60.0) -> list[Trial]:
@@ -66,6 +54,15 @@ def test_a_result_that_is_right_and_not_the_same_twice_is_wrong_where_that_is_as
 def test_what_a_child_can_import_is_found_in_one_child() -> None:
     """One that does not open costs nothing but its own answer."""
     assert importable(["SOUND", "NO_SUCH_BACKEND", "RAISES"]) == {"SOUND", "RAISES"}
+
+
+def test_a_version_that_is_not_installed_is_no_fault_of_the_case() -> None:
+    """What it takes is tried, and the rest is unsupported, with the reason; nothing is red."""
+    plain, window = tried("LACKS", PLAIN, WINDOW)
+    assert (plain.status, window.status) == ("pass", "unsupported")
+    (reason,) = window.reasons
+    assert reason.code == "package_missing"
+    assert "version 4 cannot be loaded" in reason.found
 
 
 def test_a_crash_costs_its_own_case_alone() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,17 +26,7 @@ DECODE = Load(phase="decode", batch=2, context=40)
 PREFILL = Load(phase="prefill", batch=1, context=40, query=40)
 NO_KNOBS: Knobs = {}
 
-
-@pytest.fixture(autouse=True)
-def plugins() -> Iterator[None]:
-    """The faulty distribution is on the child's path, as an installed one would be."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PLUGINS), before)))
-    yield
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
+pytestmark = pytest.mark.usefixtures("plugins")
 
 
 def task(load: Load, *backends: str, page: int = 16, window: int | None = 7) -> Task:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.findings import Finding
-from attnctl.kernels.batch_checks import CheckedMetadata, check_batch, check_pages
+from attnctl.kernels.batch_checks import CheckedMetadata, check_batch
+from attnctl.kernels.cpu.built_runtime import Built
 from attnctl.kernels.cpu.checks import check_cache, check_query, check_sizes, check_write
+from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.kernels.packed_cache import over_scales
 from attnctl.kernels.paged_checks import check_params_of, check_spread
 from attnctl.ops.paged import Paged
@@ -20,6 +20,7 @@ from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 
 if TYPE_CHECKING:
+    from attnctl.findings import Finding
     from attnctl.kernels.cpu.paged import Kernels
     from attnctl.probe.host import Host
 
@@ -40,21 +41,14 @@ LEAST = {"threads": 1, "least_tokens": 64, "parts": 1, "block_rows": 12, "direct
 NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
 
 
-class CpuAttention:
+class CpuAttention(Built["Kernels"], CheckedBatches):
     """PagedRuntime on the processor. The kernels are built, or found built, at the first call."""
+
+    name = "CPU_ATTN"
 
     def __init__(self, host: Host | None = None, knobs: Mapping[str, Any] = NO_KNOBS) -> None:
         self._host = host
         self._knobs = knobs
-        self._kernels: Kernels | None = None
-        self._finding: Finding | None = None
-        self._paged: tuple[Metadata, int, int] | None = None
-
-    def get_name(self) -> str:
-        return "CPU_ATTN"
-
-    def is_ssm(self) -> bool:
-        return False
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Threads, how work is cut for them, rows at a time, and the cache's blocks."""
@@ -64,8 +58,8 @@ class CpuAttention:
 
     def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> CpuAttention:
         """This runtime with some knobs changed. InputError: it has no such knob or kernel."""
-        refuse_kernel(self.get_name(), kernel)
-        found = check_knobs(self.get_name(), knobs, KNOBS)
+        refuse_kernel(self.name, kernel)
+        found = check_knobs(self.name, knobs, KNOBS)
         for name, value in found.items():
             if not LEAST[name] <= int(value) <= KNOBS[name]:
                 raise InputError(
@@ -98,47 +92,11 @@ class CpuAttention:
         """
         return (0, 2, 1, 3)
 
-    def finding(self) -> Finding:
-        """What computes: the compiler and flags of the C++ kernel, or why it is torch instead."""
-        self._open()
-        assert self._finding is not None
-        return self._finding
-
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata:
-        """The batch, read and checked once: do not change its tensors while it is in use.
-
-        InputError: its tensors contradict each other.
-        """
-        return check_batch(
-            self.get_name(),
-            Metadata(
-                query_start_loc=query_start_loc,
-                seq_lens=seq_lens,
-                block_table=block_table,
-                slot_mapping=slot_mapping,
-                max_query_len=max_query_len,
-                max_seq_len=max_seq_len,
-            ),
-        )
-
     def write_cache(
         self, key: Tensor, value: Tensor, cache: Tensor, metadata: Metadata, params: Paged
     ) -> None:
         """InputError where rows, slots and cache do not fit together; nothing is written then."""
-        checked = (
-            metadata
-            if isinstance(metadata, CheckedMetadata)
-            else check_batch(self.get_name(), metadata)
-        )
+        checked = self._checked(metadata)
         check_write(key, value, cache, checked, params)
         key, value = over_scales(key, value, cache, params)
         width = key.shape[2]
@@ -161,23 +119,14 @@ class CpuAttention:
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError where the tensors do not fit together."""
-        checked = (
-            metadata
-            if isinstance(metadata, CheckedMetadata)
-            else check_batch(self.get_name(), metadata)
-        )
+        checked = self._checked(metadata)
         check_query(query, cache, checked, out)
         if out is not None:
-            check_spread(self.get_name(), out)
+            check_spread(self.name, out)
         check_cache(cache, params)
         tokens, heads, width = query.shape
-        check_params_of(self.get_name(), params, query, checked.seq_lens.shape[0])
-        blocks, page, _, _ = cache.shape
-        last = self._paged
-        # the layers of a model share a batch: its block table is looked through once
-        if last is None or last[0] is not checked or last[1:] != (blocks, page):
-            check_pages(self.get_name(), checked, blocks, page)
-            self._paged = (checked, blocks, page)
+        check_params_of(self.name, params, query, checked.seq_lens.shape[0])
+        self._check_places(checked, cache)
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
         (self._kernels or self._open()).attend(
@@ -192,26 +141,20 @@ class CpuAttention:
         )
         return out
 
+    def _check_batch(self, metadata: Metadata) -> CheckedMetadata:
+        """Its kernels go to bare addresses: nothing of another device passes unread."""
+        return check_batch(self.name, metadata)
+
     def _checked(self, metadata: Metadata) -> CheckedMetadata:
-        if isinstance(metadata, CheckedMetadata):
-            return metadata
-        return check_batch(self.get_name(), metadata)
+        return metadata if isinstance(metadata, CheckedMetadata) else self._check_batch(metadata)
 
-    def _open(self) -> Kernels:
-        if self._kernels is None:
-            from attnctl.kernels.cpu.paged import open_kernels
-            from attnctl.probe.realhost import RealHost
+    def _build(self, host: Host) -> tuple[Kernels, Finding]:
+        from attnctl.kernels.cpu.paged import open_kernels
 
-            self._kernels, self._finding = open_kernels(self._host or RealHost())
-            if self._knobs and hasattr(self._kernels, "tune"):
-                self._kernels.tune(**self._knobs)
-            if not self._finding.met:
-                warnings.warn(
-                    f"CPU_ATTN computes in plain torch, slowly: {self._finding.found}. "
-                    f"Try: {self._finding.fix}",
-                    stacklevel=3,
-                )
-        return self._kernels
+        kernels, finding = open_kernels(host)
+        if self._knobs and hasattr(kernels, "tune"):
+            kernels.tune(**self._knobs)
+        return kernels, finding
 
 
 RUNTIME = CpuAttention()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from attnctl.kernels.cpu.built_runtime import Built
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_dense import DenseLatent
-from attnctl.kernels.latent_states_checks import check_states
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -20,21 +19,13 @@ if TYPE_CHECKING:
     from attnctl.probe.host import Host
 
 
-class CpuMla(DenseLatent):
+class CpuMla(Built["LatentKernels"], DenseLatent):
     """MlaRuntime on the processor. The kernels are built, or found built, at the first call."""
 
     name = "CPU_MLA"
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host
-        self._kernels: LatentKernels | None = None
-        self._finding: Finding | None = None
-
-    def finding(self) -> Finding:
-        """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
-        self._open()
-        assert self._finding is not None
-        return self._finding
 
     def _check_device(self, tensor: Tensor) -> None:
         check_cpu(self.name, tensor)
@@ -73,13 +64,6 @@ class CpuMla(DenseLatent):
         )
 
     def _merge(
-        self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Into the first, which is one of prefill's own."""
-        self._open().merge(out_a, lse_a, out_b, lse_b, out_a, lse_a)
-        return out_a, lse_a
-
-    def merge_states(
         self,
         out_a: Tensor,
         lse_a: Tensor,
@@ -88,24 +72,14 @@ class CpuMla(DenseLatent):
         out: Tensor | None = None,
         lse: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        self._check_device(out_a)
-        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
-        if out is None:
-            out = torch.empty_like(out_a, memory_format=torch.contiguous_format)
-        if lse is None:
-            lse = torch.empty(lse_a.shape)
+        out, lse = out_a if out is None else out, lse_a if lse is None else lse
         self._open().merge(out_a, lse_a, out_b, lse_b, out, lse)
         return out, lse
 
-    def _open(self) -> LatentKernels:
-        if self._kernels is None:
-            from attnctl.kernels.cpu.latent import open_latent, torch_warning
-            from attnctl.probe.realhost import RealHost
+    def _build(self, host: Host) -> tuple[LatentKernels, Finding]:
+        from attnctl.kernels.cpu.latent import open_latent
 
-            self._kernels, self._finding = open_latent(self._host or RealHost())
-            if not self._finding.met:
-                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
-        return self._kernels
+        return open_latent(host)
 
 
 RUNTIME = CpuMla()

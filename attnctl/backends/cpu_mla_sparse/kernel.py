@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from attnctl.kernels.cpu.built_runtime import Built
 from attnctl.kernels.latent_checks import check_cpu
 from attnctl.kernels.latent_sparse import SparseLatent
 from attnctl.kernels.latent_states_checks import check_index_keys, check_indexing
@@ -21,21 +21,13 @@ if TYPE_CHECKING:
     from attnctl.probe.host import Host
 
 
-class CpuMlaSparse(SparseLatent):
+class CpuMlaSparse(Built["tuple[LatentKernels, IndexerKernels]"], SparseLatent):
     """MlaSparseRuntime on the processor. Kernels are built, or found built, at the first call."""
 
     name = "CPU_MLA_SPARSE"
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host
-        self._kernels: tuple[LatentKernels, IndexerKernels] | None = None
-        self._finding: Finding | None = None
-
-    def finding(self) -> Finding:
-        """What computes: the compiler and flags of the C++ kernels, or why it is torch instead."""
-        self._open()
-        assert self._finding is not None
-        return self._finding
 
     def _check_device(self, tensor: Tensor) -> None:
         check_cpu(self.name, tensor)
@@ -59,7 +51,7 @@ class CpuMlaSparse(SparseLatent):
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
     ) -> None:
-        check_index_keys(self.name, key, index_cache, metadata, params)
+        metadata = check_index_keys(self.name, key, index_cache, metadata, params)
         write_index_keys(key, index_cache, metadata.slot_mapping, params)
 
     def index_logits(
@@ -70,7 +62,7 @@ class CpuMlaSparse(SparseLatent):
         metadata: Metadata,
         params: Indexing,
     ) -> Tensor:
-        check_indexing(self.name, query, weights, index_cache, metadata, params)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params)
         longest = max([0, *metadata.seq_lens.tolist()])
         out = weights.new_full((query.shape[0], longest), -torch.inf, dtype=torch.float32)
         _, indexer = self._open()
@@ -86,25 +78,18 @@ class CpuMlaSparse(SparseLatent):
         params: Indexing,
         out: Tensor | None = None,
     ) -> Tensor:
-        check_indexing(self.name, query, weights, index_cache, metadata, params, out)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params, out)
         if out is None:
             out = weights.new_full((query.shape[0], params.topk), -1, dtype=torch.int32)
         _, indexer = self._open()
         indexer.select(query, weights, index_cache, metadata, params, out)
         return out
 
-    def _open(self) -> tuple[LatentKernels, IndexerKernels]:
-        if self._kernels is None:
-            from attnctl.kernels.cpu.latent import open_indexer, open_latent, torch_warning
-            from attnctl.probe.realhost import RealHost
+    def _build(self, host: Host) -> tuple[tuple[LatentKernels, IndexerKernels], Finding]:
+        from attnctl.kernels.cpu.latent import open_indexer, open_latent
 
-            host = self._host or RealHost()
-            (latent, finding), (indexer, other) = open_latent(host), open_indexer(host)
-            self._finding = other if finding.met else finding
-            self._kernels = latent, indexer
-            if not self._finding.met:
-                warnings.warn(torch_warning(self.name, self._finding), stacklevel=3)
-        return self._kernels
+        (latent, finding), (indexer, other) = open_latent(host), open_indexer(host)
+        return (latent, indexer), other if finding.met else finding
 
 
 RUNTIME = CpuMlaSparse()

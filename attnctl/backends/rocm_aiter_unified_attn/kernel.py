@@ -132,9 +132,9 @@ class UnifiedAttention(PackedCache):
         if not self._knobs:
             return {}
         if self._tuned is None:
-            from attnctl.kernels.triton.call import device_of
+            from attnctl.kernels.triton.device_facts import device_of
             from attnctl.kernels.triton.knobs import changed
-            from attnctl.kernels.triton.launch import knobs_for
+            from attnctl.kernels.triton.plan import knobs_for
 
             self._tuned = changed(knobs_for(device_of(device).arch), self._knobs)
         return {"knobs": self._tuned}

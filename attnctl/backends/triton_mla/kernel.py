@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from attnctl.kernels.latent_dense import DenseLatent
-from attnctl.kernels.latent_states_checks import check_states
 from attnctl.kernels.triton.latent_call import decode_launches, dense_query
 from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.merge_states import merge_states
-from attnctl.kernels.triton.mla_prefill import prefill_attend
-from attnctl.kernels.triton.relaunch import Relaunches, form_of
+from attnctl.kernels.triton.mla_prefill_call import prefill_attend
+from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
@@ -51,19 +50,6 @@ class TritonMla(DenseLatent):
     def _check_device(self, tensor: Tensor) -> None:
         check_device(self.name, tensor, instead="CPU_MLA")
 
-    def merge_states(
-        self,
-        out_a: Tensor,
-        lse_a: Tensor,
-        out_b: Tensor,
-        lse_b: Tensor,
-        out: Tensor | None = None,
-        lse: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        self._check_device(out_a)
-        check_states(self.name, out_a, lse_a, out_b, lse_b, out, lse)
-        return merge_states(out_a, lse_a, out_b, lse_b, out, lse)
-
     def _absorbed(
         self,
         query: Tensor,
@@ -84,7 +70,7 @@ class TritonMla(DenseLatent):
         whole = (query, cache, out, lse, *batch)
         bounds = ("absorbed", device, params, metadata.max_query_len, metadata.max_seq_len)
         self._kept.run(
-            (*bounds, *map(form_of, whole)),
+            bounds,
             whole,
             lambda scratch: decode_launches(*given, knobs=self._knobs, scratch=scratch),
         )

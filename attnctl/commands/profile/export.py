@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, WhoseMachine
 
 EXAMPLES = """\b
 Examples:
@@ -24,15 +24,8 @@ or a file that does not read."""
 def command(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine's."
-        ),
-    ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    machine: WhoseMachine = None,
+    device: Device = 0,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="What the document calls itself.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, WhoseMachine
 
 EXAMPLES = """\b
 Examples:
@@ -20,15 +20,8 @@ Exit codes: 0 deleted, or there was none; 2 a file that cannot be deleted."""
 
 def command(
     ctx: typer.Context,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine's."
-        ),
-    ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    machine: WhoseMachine = None,
+    device: Device = 0,
     every: Annotated[
         bool, typer.Option("--all", help="Those of every device, and what does not read.")
     ] = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, OtherMachine
 
 EXAMPLES = """\b
 Examples:
@@ -17,15 +17,8 @@ Exit codes: 0 listed."""
 
 def command(
     ctx: typer.Context,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
-        ),
-    ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    machine: OtherMachine = None,
+    device: Device = 0,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     from os import environ

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, OtherMachine
 
 EXAMPLES = """\b
 Examples:
@@ -33,15 +33,8 @@ def command(
     rejected: Annotated[
         bool, typer.Option("--rejected", help="What could not win in FILE, and why.")
     ] = False,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
-        ),
-    ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    machine: OtherMachine = None,
+    device: Device = 0,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     if file is not None and (origin or machine):

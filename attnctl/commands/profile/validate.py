@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, OtherMachine
 
 EXAMPLES = """\b
 Examples:
@@ -27,15 +27,8 @@ def command(
     file: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE...]", help="Profiles, or names.")
     ] = None,
-    machine: Annotated[
-        str | None,
-        typer.Option(
-            "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
-        ),
-    ] = None,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    machine: OtherMachine = None,
+    device: Device = 0,
     json: Annotated[bool, typer.Option("--json", help="As JSON, a list.")] = False,
 ) -> None:
     from os import environ

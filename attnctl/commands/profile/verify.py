@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.completing import machines
+from attnctl.parameters import Device, Ranks, machines
 
 EXAMPLES = """\b
 Examples:
@@ -34,10 +34,8 @@ def command(
         list[str] | None,
         typer.Option("--model", "-m", metavar="PATH", help="config.json. Repeatable."),
     ] = None,
-    tp: Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")] = 1,
-    device: Annotated[
-        int, typer.Option("--device", metavar="N", help="Logical index of the device.")
-    ] = 0,
+    tp: Ranks = 1,
+    device: Device = 0,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     from os import environ

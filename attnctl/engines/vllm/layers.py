@@ -8,8 +8,6 @@ from attnctl.engines.vllm.facts import Facts, Layer, ModelFacts
 from attnctl.exits import InputError
 from attnctl.model.spec import LayerGroup, ModelSpec
 
-ATTENTION_KINDS = ("full", "sliding", "chunked", "encoder_self", "cross", "mla", "mla_sparse")
-
 
 class RunOptions(Protocol):
     """What is read of a run's options: attnctl.layer.Options has it."""

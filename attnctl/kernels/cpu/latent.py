@@ -119,8 +119,3 @@ def open_indexer(host: Host) -> tuple[IndexerKernels, Finding]:
     from attnctl.kernels.cpu.indexer_call import NativeIndexer
 
     return NativeIndexer(built.path), built.finding
-
-
-def torch_warning(name: str, finding: Finding) -> str:
-    """What a backend says once where nothing could be built."""
-    return f"{name} computes in plain torch, slowly: {finding.found}. Try: {finding.fix}"

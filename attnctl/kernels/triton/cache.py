@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from attnctl.kernels.triton.launch import Launch
-from attnctl.kernels.triton.relaunch import Relaunches, form_of
+from attnctl.kernels.triton.relaunch import Relaunches
 
 
 @triton.jit
@@ -211,8 +211,7 @@ def write_cache(
     scales = k_scale, v_scale
     numbers = (None if isinstance(one, Tensor) else one for one in scales)
     whole = (*tensors, *(one if isinstance(one, Tensor) else None for one in scales))
-    form = ("write", device, *numbers, *map(form_of, whole))
-    kept.run(form, whole, lambda scratch: [cache_launch(*tensors, *scales)])
+    kept.run(("write", device, *numbers), whole, lambda scratch: [cache_launch(*tensors, *scales)])
 
 
 def cache_launch(

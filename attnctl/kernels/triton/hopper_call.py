@@ -9,14 +9,8 @@ from torch import Tensor
 
 from attnctl.kernels.triton.descriptors import box_layout
 from attnctl.kernels.triton.gluon_version import known_triton
-from attnctl.kernels.triton.latent_launch import (
-    LOG2E,
-    lse_strides,
-    partial_for,
-    power,
-    reduce_launch,
-)
-from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.latent_launch import lse_strides, partial_for, reduce_launch
+from attnctl.kernels.triton.launch import LOG2E, Device, Launch, power
 from attnctl.kernels.triton.relaunch import Scratch
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import GROUP

@@ -9,14 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attnctl.kernels.triton.latent_launch import (
-    converts_e4m3,
-    latent_device,
-    power,
-    precision,
-)
+from attnctl.kernels.triton.latent_launch import converts_e4m3, latent_device, precision
 from attnctl.kernels.triton.latent_tile import find_tile, load_columns
-from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.launch import Device, Launch, power
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP
 from attnctl.runtime import Metadata

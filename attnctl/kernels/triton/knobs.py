@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from attnctl.exits import InputError
-from attnctl.kernels.triton.launch import Knobs, Tiles
+from attnctl.kernels.triton.launch import Tiles
+from attnctl.kernels.triton.plan import Knobs
 from attnctl.tune.settings import check_knobs
 
 Changes = dict[str, Any]

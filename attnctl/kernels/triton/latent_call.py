@@ -11,18 +11,16 @@ from attnctl.kernels.triton.hopper_call import hopper_launches, takes
 from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs
 from attnctl.kernels.triton.latent_launch import (
     LEAST_KEYS,
-    LOG2E,
     converts_e4m3,
     latent_device,
     latent_tiles,
     lse_strides,
     partial_for,
-    power,
     precision,
     reduce_launch,
     segments_of,
 )
-from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.launch import LOG2E, Device, Launch, Tiles, power
 from attnctl.kernels.triton.mla_decode import mla_decode_kernel
 from attnctl.kernels.triton.mla_sparse import mla_sparse_kernel
 from attnctl.kernels.triton.relaunch import Scratch

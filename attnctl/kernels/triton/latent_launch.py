@@ -10,9 +10,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton.call import LOG2E as LOG2E
-from attnctl.kernels.triton.call import device_of
-from attnctl.kernels.triton.launch import Device, Launch, Tiles
+from attnctl.kernels.triton.device_facts import device_of
+from attnctl.kernels.triton.launch import Device, Launch, Tiles, power
 from attnctl.kernels.triton.relaunch import Scratch, new_counts
 
 MAX_SEGMENTS = 32
@@ -56,11 +55,6 @@ def precision(device: Device, item_bytes: int) -> str | None:
 def converts_e4m3(device: Device) -> bool:
     """Whether the device has an instruction that widens float8_e4m3fn (PTX ISA: sm_89 on)."""
     return device.arch.startswith("sm_") and int(device.arch[3:]) >= 89
-
-
-def power(number: int, least: int = 16) -> int:
-    """The next power of two, at least what the matrix unit takes."""
-    return max(least, 1 << max(number - 1, 0).bit_length())
 
 
 def latent_tiles(

@@ -74,23 +74,27 @@ class Relaunches:
 
     def run(
         self,
-        form: Hashable,
+        facts: Hashable,
         tensors: Tensors,
         make: Callable[[Scratch], list[Launch]],
         alike: Callable[[], Hashable] | None = None,
     ) -> None:
         """Runs a form's launches over these tensors. make: gives them where they are not known.
 
-        form: all that the launches depend on, form_of() each tensor included. alike: of a form that
-        is not known, what it has in common with all that have its launches; None for nothing. The
-        first tensor says where scratch memory lies.
+        facts: all that the launches depend on beside the tensors' own forms. alike: of facts that
+        are not known, what all that have these launches have in common; None for nothing. The first
+        tensor says where scratch memory lies.
         """
         first = tensors[0]
         assert first is not None
+        forms = tuple(map(form_of, tensors))
+        form, wider = (facts, forms), None
         known = self._known.get(form)
         if known is None:
-            wider = None if alike is None else alike()
-            known = None if wider is None else self._known.get(wider)
+            common = None if alike is None else alike()
+            if common is not None:
+                wider = (common, forms)
+                known = self._known.get(wider)
             if known is None:
                 known = self._new(tensors, make, Scratch(first.device, self.counts))
                 self._keep(known, form, wider)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, over_scales, views
 from attnctl.kernels.paged_checks import check_write
 from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
-from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.knobs import changed, checked
 from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.paged import Paged
@@ -110,10 +111,14 @@ class TritonAttention(PackedCache):
 
 
 def check_device(name: str, tensor: Tensor, instead: str = "CPU_ATTN") -> None:
-    """InputError: a tensor of the processor, and kernels that are not interpreted.
+    """InputError: no tensor, or one of the processor, and kernels that are not interpreted.
 
     instead: the backend that computes there.
     """
+    if not isinstance(tensor, Tensor):
+        raise InputError(
+            f"{name}: its tensors must lie on a GPU; one is no tensor, but {shown(tensor)}"
+        )
     if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
         return
     if torch.cuda.is_available():

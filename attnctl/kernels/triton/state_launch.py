@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 import torch
 
-from attnctl.kernels.triton.call import device_of
+from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.launch import Device
 from attnctl.kernels.triton.stand_in import meta_device
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.ops.mla import Latent, latent_attention, uncompressed_attention
@@ -16,6 +15,7 @@ from attnctl.ops.mla_inputs import KV_SCALE, PACKED
 from attnctl.ops.mla_sparse import sparse_latent_attention
 from attnctl.ops.packed_rows import pack_rows
 from attnctl.ops.paged_trial import STORAGE
+from attnctl.tune.measure.attended import AttendedBatch
 from attnctl.tune.measure.lengths import Lengths, Places, lay_out, normal, sub_batch
 from attnctl.tune.settings import Work
 
@@ -23,7 +23,7 @@ CHUNK = 8192
 """Context tokens that are uncompressed at a time: what bounds the memory of a long prefill."""
 
 
-class LatentBatch:
+class LatentBatch(AttendedBatch):
     """One row of L + R columns a token in pages [N, P, L + R], for all heads."""
 
     def __init__(self, work: Work, lengths: Lengths, device: torch.device) -> None:
@@ -55,25 +55,11 @@ class LatentBatch:
     def _absorbed(self) -> bool:
         return self.decode
 
-    def calls(self, runtime: Any) -> list[Callable[[], Any]]:
-        out = self.query.new_empty(*self.query.shape[:2], self.out_width)
-        return [self._call(runtime, copy, out) for copy in range(self.lengths.copies)]
-
-    def check(self, runtime: Any) -> Comparison:
-        shape = (*self.query.shape[:2], self.out_width)
-        out, buffer = guarded(shape, self.query.dtype, self.device)
-        self._call(runtime, 0, out)()
-        stray = overrun(buffer)
-        if stray:
-            return fault("overrun", stray)
-        if not bool(torch.isfinite(out).all()):
-            count = int((~torch.isfinite(out)).sum())
-            return fault("unwritten", f"{count} of {out.numel()} elements not written")
+    def _expected(self, runtime: Any) -> tuple[Tensor, Tensor]:
         if self._specified is None:
-            exact, same = (self._reference(dtype) for dtype in (torch.float64, out.dtype))
+            exact, same = (self._reference(x) for x in (torch.float64, self.query.dtype))
             self._specified = exact, same
-        rows = self.lengths.checked_rows(self.places[0].starts.tolist()).to(self.device)
-        return compare(out[rows], *self._specified)
+        return self._specified
 
     def _cache(self, layer: Layer) -> Tensor:
         name = layer.dtype if layer.kv_cache_dtype == "auto" else layer.kv_cache_dtype
@@ -81,17 +67,6 @@ class LatentBatch:
         if not isinstance(dtype, torch.dtype):
             raise InputError(f"tune: caches of {name} are not laid out for latent attention")
         return normal((self.pages, self.page, self.rank + self.rope), dtype, self.device)
-
-    def metadata(self, runtime: Any, places: Places) -> Any:
-        """One copy's, as the runtime builds it."""
-        return runtime.build_metadata(
-            places.starts,
-            places.seq_lens,
-            places.table,
-            places.slots,
-            max_query_len=max(self.lengths.queries),
-            max_seq_len=max(self.lengths.contexts),
-        )
 
     def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
         metadata = self.metadata(runtime, self.places[copy])

@@ -8,8 +8,8 @@ from typing import Any
 
 from attnctl.kernels.triton.hopper_call import SEGMENT_TILES
 from attnctl.kernels.triton.latent_knobs import PORTABLE
-from attnctl.kernels.triton.latent_launch import latent_tiles, power
-from attnctl.kernels.triton.launch import Device, Tiles
+from attnctl.kernels.triton.latent_launch import latent_tiles
+from attnctl.kernels.triton.launch import Device, Tiles, power
 from attnctl.tune.amounts import amounts, item_bytes
 from attnctl.tune.settings import Effort, Knobs, Limits, Setting, Work
 

@@ -8,17 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_inputs import KV_SCALES
 from attnctl.ops.paged_trial import STORAGE
-from attnctl.tune.measure.lengths import Lengths, Places, fill, lay_out, normal, sub_batch
+from attnctl.tune.measure.attended import AttendedBatch
+from attnctl.tune.measure.lengths import Lengths, fill, lay_out, normal, sub_batch
 from attnctl.tune.settings import Work
 
 
-class PagedBatch:
+class PagedBatch(AttendedBatch):
     """K and V side by side in pages [N, P, Hk, D + Dv], whichever of them lies outermost."""
 
     def __init__(
@@ -30,47 +30,20 @@ class PagedBatch:
     ) -> None:
         layer = work.layer
         heads, kv_heads = layer.heads or 1, layer.kv_heads or 1
-        self.width, self.width_v = layer.head_size or 0, layer.head_size_v or 0
+        self.width, self.out_width = layer.head_size or 0, layer.head_size_v or 0
         self.lengths, self.device = lengths, device
         dtype = getattr(torch, layer.dtype)
         self.places, pages = lay_out(lengths, work.page, device)
         self.cache = _cache(
-            (pages, work.page, kv_heads, self.width + self.width_v), _stored(layer), device, order
+            (pages, work.page, kv_heads, self.width + self.out_width), _stored(layer), device, order
         )
         self.query = normal((lengths.tokens, heads, self.width), dtype, device)
         self.params = _params(layer, self.cache, device)
         self._specified: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
 
-    def calls(self, runtime: Any) -> list[Callable[[], Any]]:
-        out = self.query.new_empty(*self.query.shape[:2], self.width_v)
-        return [self._call(runtime, copy, out) for copy in range(self.lengths.copies)]
-
-    def check(self, runtime: Any) -> Comparison:
-        shape = (*self.query.shape[:2], self.width_v)
-        out, buffer = guarded(shape, self.query.dtype, self.device)
-        self._call(runtime, 0, out)()
-        stray = overrun(buffer)
-        if stray:
-            return fault("overrun", stray)
-        if not bool(torch.isfinite(out).all()):
-            count = int((~torch.isfinite(out)).sum())
-            return fault("unwritten", f"{count} of {out.numel()} elements not written")
+    def _expected(self, runtime: Any) -> tuple[Tensor, Tensor]:
         asked = getattr(runtime, "query_dtype", None)
-        narrow = self.query.dtype if asked is None else asked(self.query, self.cache)
-        exact, same = self._reference(narrow)
-        rows = self.lengths.checked_rows(self.places[0].starts.tolist()).to(self.device)
-        return compare(out[rows], exact, same)
-
-    def metadata(self, runtime: Any, places: Places) -> Any:
-        """One copy's, as the runtime builds it."""
-        return runtime.build_metadata(
-            places.starts,
-            places.seq_lens,
-            places.table,
-            places.slots,
-            max_query_len=max(self.lengths.queries),
-            max_seq_len=max(self.lengths.contexts),
-        )
+        return self._reference(self.query.dtype if asked is None else asked(self.query, self.cache))
 
     def _call(self, runtime: Any, copy: int, out: Tensor) -> Callable[[], Any]:
         metadata = self.metadata(runtime, self.places[copy])

@@ -7,15 +7,8 @@ from itertools import product
 from typing import Any
 
 from attnctl.kernels.triton.knobs import changed, flat
-from attnctl.kernels.triton.launch import (
-    Device,
-    Knobs,
-    Plan,
-    Shape,
-    knobs_for,
-    padded,
-    plan,
-)
+from attnctl.kernels.triton.launch import Device, padded
+from attnctl.kernels.triton.plan import Knobs, Plan, Shape, knobs_for, plan
 from attnctl.tune.amounts import (
     amounts,
     cached_bytes,

@@ -29,7 +29,7 @@ def site_of(device: torch.device) -> Site:
 
 def _interpreter(device: torch.device) -> Site:
     """Triton's interpreter in place of a GPU: for tests of the kernels' knobs."""
-    from attnctl.kernels.triton.call import device_of
+    from attnctl.kernels.triton.device_facts import device_of
 
     limits = device_of(device)
     return msgspec.structs.replace(
@@ -49,7 +49,7 @@ def _version(name: str) -> str | None:
 
 
 def _gpu(device: torch.device) -> Site:
-    from attnctl.kernels.triton.call import device_of
+    from attnctl.kernels.triton.device_facts import device_of
 
     facts = torch.cuda.get_device_properties(device)
     limits = device_of(device)

@@ -1,9 +1,12 @@
-"""What a shell may complete a value with: names that are known without asking the machine.
+"""Options that several commands take in the same words, and what a shell completes values with.
 
-Each function returns the names that begin as typed; where none does, the shell goes on to files.
+Each function returns the names that begin as typed, of those that are known without asking the
+machine; where none does, the shell goes on to files.
 """
 
-from __future__ import annotations
+from typing import Annotated
+
+import typer
 
 
 def machines(incomplete: str) -> list[str]:
@@ -53,3 +56,23 @@ def subjects(incomplete: str) -> list[str]:
 
     codes = [code for code in TABLE if "*" not in code and code.startswith(incomplete)]
     return [*codes, *backends(incomplete)]
+
+
+OtherMachine = Annotated[
+    str | None,
+    typer.Option(
+        "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine."
+    ),
+]
+WhoseMachine = Annotated[
+    str | None,
+    typer.Option(
+        "--machine", metavar="NAME|FILE", autocompletion=machines, help="Another machine's."
+    ),
+]
+Device = Annotated[int, typer.Option("--device", metavar="N", help="Logical index of the device.")]
+Dtype = Annotated[str | None, typer.Option("--dtype", metavar="DTYPE", help="Compute dtype.")]
+KvCacheDtype = Annotated[
+    str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
+]
+Ranks = Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")]

@@ -1,0 +1,3 @@
+from faulty import declare
+
+BACKEND = declare("LACKS")
