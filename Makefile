@@ -10,7 +10,7 @@ SUITES += $(if $(BROWSER),,--ignore=tests/browser)
 
 # tests/kernels has Triton interpret its kernels, which must be said before a process imports it, so
 # they have processes of their own
-.PHONY: test lint fuzz zoo bench compile compile-knobs arm pythons docs clean
+.PHONY: test lint fuzz zoo bench compile compile-knobs arm clang pythons docs clean
 
 test: $(VENV)/test.installed
 	$(if $(BROWSER),,@echo "no chromium here: tests/browser is left out")
@@ -50,6 +50,10 @@ compile-knobs: $(VENV)/test.installed
 # the processor's C++ kernels as 64-bit ARM code in an emulator: a minute or two on two cores
 arm: $(VENV)/test.installed
 	$(BIN)/python -m tests.kernels.arm_cpu
+
+# the same kernels as Clang compiles them, on three threads: five minutes; CC names another than clang
+clang: $(VENV)/test.installed
+	$(BIN)/python -m tests.kernels.clang_cpu
 
 # installed and imported whole by each of these that is here
 PYTHONS ?= $(foreach minor,10 11 12 13,$(shell command -v python3.$(minor)))

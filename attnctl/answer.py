@@ -12,14 +12,14 @@ from attnctl.cache_plan import plan_cache, with_blocks
 from attnctl.costs import cost
 from attnctl.exits import InputError
 from attnctl.latent_forms import latent_forms
-from attnctl.layer import Options
+from attnctl.layer import Options, layer_of
 from attnctl.machine import Machine
 from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
 from attnctl.options import scoped, unheard
 from attnctl.registry import Registry
 from attnctl.report import SelectReport, report
-from attnctl.select import select_model
+from attnctl.select import select_model, subject_of
 from attnctl.whatif import flips
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnctl.engines.values import EngineReport
     from attnctl.profile.shelf import Shelf
     from attnctl.sweep_ask import Ask
+    from attnctl.timed import OneBlock
 
 
 NOTHING_SET: Mapping[str, str] = MappingProxyType({})
@@ -77,6 +78,15 @@ def answer(
     decisions = select_model(
         spec, machine, registry, options, memo=memo, device=device, profile=timed
     )
+    one_block = None
+    if options.one_block_size or len({d.pick.block_size for d in decisions if d.pick} - {None}) > 1:
+        from attnctl.one_block import settled
+
+        decisions, options, one_block = settled(
+            decisions, spec, machine, registry, options, device=device, profile=timed, memo=memo
+        )
+        if profiled:
+            profiled.take(options)
     changes = None
     if what_if:
         changes = [
@@ -94,7 +104,7 @@ def answer(
         costs,
         options,
         registry,
-        platform=machine.platform,
+        units=lambda decision: _units(decision, spec, machine, registry, options, device),
         memory=_memory(machine, options, device),
         max_position=spec.max_position,
     )
@@ -106,12 +116,13 @@ def answer(
         costs=with_blocks(costs, cache),
         latent=[latent_forms(decision, registry) for decision in decisions],
         cache=cache,
+        one_block=one_block,
         what_if=changes,
         profiles=profiled.told if profiled else (),
         timed=profiled.groups(decisions, mapped, sweep) if profiled else None,
         engine=_engine(engine, spec, machine, options, decisions, environment),
         device=device,
-        unmet=unheard(asked, options, spec),
+        unmet=(*unheard(asked, options, spec), *_no_block(options, one_block)),
     )
 
 
@@ -150,6 +161,14 @@ def answers(
                 environment=environment,
                 memo=memo,
             )
+
+
+def _no_block(options: Options, found: OneBlock | None) -> tuple[str, ...]:
+    """A sentence where one size was asked for and none serves all groups."""
+    if found is None or found.best is not None or not options.one_block_size:
+        return ()
+    sizes = " and ".join(str(one.tokens) for one in found.sizes)
+    return (f"--block-size same: no backend serves every group of layers with blocks of {sizes}",)
 
 
 def _memory(machine: Machine, options: Options, device: int) -> tuple[int | None, str]:
@@ -201,6 +220,22 @@ def _lacks(machine: Machine, device: int) -> str:
     if 0 <= device < count:
         return ""
     return f"has devices 0 to {count - 1}" if count > 1 else "has only device 0"
+
+
+def _units(
+    decision: Decision,
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options,
+    device: int,
+) -> tuple[int, ...]:
+    """Sizes of which the pick's cache blocks are multiples on this device."""
+    backend = registry.get(decision.pick.name) if decision.pick else None
+    if backend is None:
+        return ()
+    subject = subject_of(machine, layer_of(spec, decision.group, options), device)
+    return backend.here(subject).block_units(subject.platform)
 
 
 def _check_device(machine: Machine, device: int) -> None:

@@ -6,7 +6,7 @@ come from one pool of pages, so the attention block is raised until its page hol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,12 +25,13 @@ REACH = 2**31
 class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank keeps, and how much of it fits.
 
-    block_size: tokens of an attention block, raised_from: what the backends alone would take,
-    where a state asks for more. page_bytes: such a block in one layer, the smallest there is.
-    state_page_bytes: the largest state of one layer; padding_percent: how much of a page it leaves
-    empty. token_bytes, sequence_state_bytes: of all layers. memory_bytes: what the cache may take,
-    memory_source: who says so. sequences: of sequence_tokens tokens each that fit at once; tokens:
-    that many sequences' tokens, fractions of one included, as engines print it.
+    block_size: tokens of an attention block, the largest where groups differ; raised_from: what
+    the backends alone would take, where a state asks for more. page_bytes: a block in one layer,
+    the smallest there is. state_page_bytes: the largest state of one layer; padding_percent: how
+    much of a page it leaves empty. token_bytes, sequence_state_bytes: of all layers. memory_bytes:
+    what the cache may take, memory_source: who says so. sequences: of sequence_tokens tokens each
+    that fit at once; tokens: that many sequences' tokens, fractions of one included, as engines
+    print it.
     """
 
     block_size: int | None = None
@@ -64,14 +65,15 @@ def plan_cache(
     options: Options,
     registry: Registry,
     *,
-    platform: str,
+    units: Callable[[Decision], tuple[int, ...]],
     memory: tuple[int | None, str],
     max_position: int | None = None,
 ) -> CachePlan | None:
     """The plan of these decisions; None where nothing is kept, or a group's size is not known.
 
-    costs: of the decisions, one each. memory: bytes and who says so. max_position: the model's
-    longest sequence, where --max-model-len is not given.
+    costs: of the decisions, one each. units: sizes of which a pick's blocks
+    are multiples; (): any. memory: bytes and who says so. max_position: the model's longest
+    sequence, where --max-model-len is not given.
     """
     groups = [
         Kept(decision=decision, cost=cost, bound=decision.group.window or decision.group.chunk)
@@ -83,7 +85,7 @@ def plan_cache(
     paged = [one for one in groups if one.cost.token_bytes]
     states = [one for one in groups if one.cost.states]
     start = max((one.cost.block_size or 0 for one in paged), default=0) or None
-    raised = _raised(paged, states, registry, platform, start) if paged and states else None
+    raised = _raised(paged, states, units, start) if paged and states else None
     notes = [] if raised is not None or not (paged and states) else [_never(states)]
     block = raised.block_size if raised else start
     slots = 1 + options.speculative_tokens if states else 0
@@ -91,11 +93,13 @@ def plan_cache(
     state = slots * sum(one.cost.layers * (page or state_bytes(one.cost.states)) for one in states)
     length = options.max_model_len or max_position
     known = not paged or (length is not None and all(_length_known(one) for one in paged))
-    sequence = state + _kept(paged, length or 0, block) if known else None
+    # a page that holds a state is one for all groups; else each has its own
+    shared = raised.block_size if raised else None
+    sequence = state + _kept(paged, length or 0, shared) if known else None
     return CachePlan(
         block_size=block,
         raised_from=start if raised and raised.block_size != start else None,
-        page_bytes=page or _least_page(paged, block),
+        page_bytes=page or _least_page(paged),
         state_page_bytes=max((state_bytes(one.cost.states) for one in states), default=None),
         padding_percent=_padding(raised),
         token_bytes=sum(one.cost.token_bytes for one in paged),
@@ -128,30 +132,23 @@ def with_blocks(costs: Sequence[Cost], plan: CachePlan | None) -> tuple[Cost, ..
 def _raised(
     paged: list[Kept],
     states: list[Kept],
-    registry: Registry,
-    platform: str,
+    units: Callable[[Decision], tuple[int, ...]],
     start: int | None,
 ) -> HybridBlocks | None:
     """The block whose page holds a state: a multiple of what every layer's kernel takes."""
-    kernels = [_kernel(one, registry, platform) for one in (*paged, *states)]
+    taken = [units(one.decision) for one in (*paged, *states)]
+    kernels = [KernelBlocks(sizes=sizes) for sizes in taken if sizes]
     least = min(one.cost.layer_token_bytes for one in paged)
     largest = max(state_bytes(one.cost.states) for one in states)
     try:
         return unify(
-            [kernel for kernel in kernels if kernel is not None] or [KernelBlocks(sizes=(1,))],
+            kernels or [KernelBlocks(sizes=(1,))],
             least,
             largest,
             block_size=start or 1,
         )
     except InputError:
         return None
-
-
-def _kernel(one: Kept, registry: Registry, platform: str) -> KernelBlocks | None:
-    pick = one.decision.pick
-    backend = registry.get(pick.name) if pick else None
-    units = backend.block_units(platform) if backend else ()
-    return KernelBlocks(sizes=units) if units else None
 
 
 def _never(states: list[Kept]) -> str:
@@ -165,11 +162,9 @@ def _padding(raised: HybridBlocks | None) -> float | None:
     return round(100 * (raised.page_bytes - raised.state_bytes) / raised.page_bytes, 2)
 
 
-def _least_page(paged: list[Kept], block: int | None) -> int | None:
+def _least_page(paged: list[Kept]) -> int | None:
     """The smallest page of one layer where no state fixes it."""
-    if block is None:
-        return None
-    return min(block * one.cost.layer_token_bytes for one in paged)
+    return min((one.cost.block_bytes for one in paged if one.cost.block_bytes), default=None)
 
 
 def _length_known(one: Kept) -> bool:
@@ -177,12 +172,15 @@ def _length_known(one: Kept) -> bool:
 
 
 def _kept(paged: list[Kept], tokens: int, block: int | None) -> int:
-    """Bytes of one sequence's whole blocks; an encoder's are those of the encoder's length."""
+    """Bytes of one sequence's whole blocks; an encoder's are those of the encoder's length.
+
+    block: of all groups; None where each has its own.
+    """
     total = 0
     for one in paged:
         own = one.cost.sequence_tokens if one.cost.of_encoder else tokens
         length = min(own or 0, one.bound or own or 0)
-        size = block or 1
+        size = block or one.cost.block_size or 1
         total += -(-length // size) * size * one.cost.token_bytes
     return total
 

@@ -77,13 +77,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user fixed for this run; None and "auto" leave it to the model and the backend.
 
     backend: kind (or "*") -> the backend that the user demands for it. Raises InputError for a
-    count out of BOUNDS and for words of other types. speculative_tokens: drafts that a step
+    count out of BOUNDS and for words of other types. one_block_size: groups whose blocks would
+    differ get one size, which becomes block_size. speculative_tokens: drafts that a step
     verifies. cache_memory: bytes.
     """
 
     dtype: str | None = None
     kv_cache_dtype: str = "auto"
     block_size: int | None = None
+    one_block_size: bool = False
     tp: int = 1
     max_model_len: int | None = None
     speculative_tokens: int = 0

@@ -9,11 +9,11 @@ import msgspec
 from attnctl.arguments import refuse_no_count, shown
 from attnctl.decision import Decision
 from attnctl.exits import InputError
-from attnctl.layer import Layer
 from attnctl.plan_blocks import LATENT, block_of
 from attnctl.plan_caches import zeroed_cache, zeroed_states
 from attnctl.profile.pick import Pick, Table, phase_of
 from attnctl.registry import Registry
+from attnctl.requirements.rule import Subject
 from attnctl.runtime import open_backend
 from attnctl.tune.settings import tuned
 
@@ -39,17 +39,19 @@ class LayerPlan:
     out otherwise is left out, and the plan's notes say so.
     """
 
-    def __init__(self, layer: Layer, decision: Decision, registry: Registry, table: Table) -> None:
+    def __init__(
+        self, subject: Subject, decision: Decision, registry: Registry, table: Table
+    ) -> None:
         if decision.pick is None:
             raise InputError(_none(decision))
         if not decision.pick.runnable:
             raise InputError(f"{decision.pick.name}: {decision.pick.note}")
-        self.layer = layer
+        self.layer = subject.layer
         self.decision = decision
         self._registry = registry
         self._table = table
         self.runtime = open_backend(decision.pick.name, registry)
-        self._block = block_of(layer, decision, registry, table)
+        self._block = block_of(subject, decision, registry, table)
         self._runtimes: dict[tuple[Any, ...], Any] = {}
         self._picks: dict[tuple[int, int, int], tuple[Any, Pick]] = {}
 

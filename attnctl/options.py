@@ -26,6 +26,8 @@ DTYPES = {
     "float": "float32",
 }
 _SHORT_KV_DTYPES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32"}
+SAME = "same"
+"""The block size that is one for all layers, whichever costs least."""
 KINDS = (*OPS, "recurrent_other")
 # what engines select a backend for; the kind of a state fixes its own
 SELECTED_OPS = ("paged", "diffkv", "mla", "mla_sparse")
@@ -36,7 +38,7 @@ def read_options(
     *,
     dtype: str | None = None,
     kv_cache_dtype: str = "auto",
-    block_size: int | None = None,
+    block_size: int | str | None = None,
     tp: int = 1,
     max_model_len: int | None = None,
     speculative_tokens: int = 0,
@@ -47,13 +49,15 @@ def read_options(
 ) -> Options:
     """The options in their canonical spelling; InputError names the option that makes no sense.
 
-    backend: "NAME" for every kind of layer that the backend computes, or "KIND=NAME".
-    engine_backends: names that the engine asked about has beside the registry's.
+    block_size: tokens, or "same" for one size of all layers. backend: "NAME" for every kind of
+    layer that the backend computes, or "KIND=NAME". engine_backends: names that the engine asked
+    about has beside the registry's.
     """
     return Options(
         dtype=None if dtype is None else _dtype(dtype),
         kv_cache_dtype=_kv_cache_dtype(kv_cache_dtype),
-        block_size=block_size,
+        block_size=None if block_size in (None, SAME) else _tokens(block_size),
+        one_block_size=block_size == SAME,
         tp=tp,
         max_model_len=max_model_len,
         speculative_tokens=speculative_tokens,
@@ -99,6 +103,14 @@ def unheard(asked: Options, taken: Options, spec: ModelSpec) -> tuple[str, ...]:
             left = "is left to it" if own & {*kinds} else "is there to be served"
             sentences.append(f"--backend {name}: no layer of the model {left}")
     return tuple(sentences)
+
+
+def _tokens(word: int | str | None) -> int | None:
+    if not isinstance(word, str):
+        return word
+    if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > 1000:
+        raise InputError(f"--block-size {word}: give tokens as a whole number, or {SAME}")
+    return int(word)
 
 
 def backend_name(

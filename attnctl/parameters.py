@@ -75,8 +75,4 @@ Dtype = Annotated[str | None, typer.Option("--dtype", metavar="DTYPE", help="Com
 KvCacheDtype = Annotated[
     str, typer.Option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
 ]
-BlockSize = Annotated[
-    int | None,
-    typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
-]
 Ranks = Annotated[int, typer.Option("--tp", metavar="RANKS", help="Tensor-parallel ranks.")]

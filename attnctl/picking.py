@@ -90,7 +90,7 @@ def as_pick(
         beat=beat,
         is_ssm=backend.is_ssm,
         runnable=not planned,
-        block_size=block_of(backend, subject.layer, subject.platform),
+        block_size=block_of(backend.here(subject), subject.layer, subject.platform),
         note=_planned_note(backend, subject.layer) if planned else "",
     )
 
@@ -113,8 +113,11 @@ def page_of(backend: Backend, layer: Layer, platform: str = "") -> int | None:
     """
     if backend.is_ssm:
         return None
-    if layer.block_size is not None:
-        return layer.block_size
+    return own_page(backend, platform) if layer.block_size is None else layer.block_size
+
+
+def own_page(backend: Backend, platform: str) -> int:
+    """Tokens per page that a backend is called with where nobody names another size."""
     if backend.prefers_block is not None:
         return backend.prefers_block
     if backend.takes_block(DEFAULT_BLOCK, platform):

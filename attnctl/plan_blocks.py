@@ -12,6 +12,7 @@ from attnctl.picking import page_of
 from attnctl.profile.document import shape_of
 from attnctl.profile.pick import Picker, Table
 from attnctl.registry import Registry
+from attnctl.requirements.rule import Subject
 from attnctl.runtime import open_backend
 
 LATENT = ("mla", "mla_sparse")
@@ -57,7 +58,7 @@ def _shape(name: str, size: int | None, decision: Decision, registry: Registry) 
 
 
 def sized(
-    layer: Layer,
+    subject: Subject,
     decision: Decision,
     registry: Registry,
     picker: Picker,
@@ -67,12 +68,12 @@ def sized(
 
     The decision's own stays, since a size that it does not take is not asked of it.
     """
-    shape = shape_of(layer)
+    layer, shape = subject.layer, shape_of(subject.layer)
     notes: list[str] = []
     while True:
         table = picker.table(shape, eligible)
-        size = block_of(layer, decision, registry, table)
-        unable = [name for name in eligible if not _takes(name, size, decision, registry)]
+        size = block_of(subject, decision, registry, table)
+        unable = [name for name in eligible if not _takes(name, size, subject, decision, registry)]
         if not unable:
             return table, (*notes, *_unmet(layer, decision, table, size))
         notes += [
@@ -94,22 +95,34 @@ def _unmet(layer: Layer, decision: Decision, table: Table, size: int | None) -> 
     )
 
 
-def _takes(name: str, size: int | None, decision: Decision, registry: Registry) -> bool:
-    """Whether a backend lays out such a cache; the decision's own is not asked."""
+def _takes(
+    name: str, size: int | None, subject: Subject, decision: Decision, registry: Registry
+) -> bool:
+    """Whether a backend lays out such a cache here; the decision's own is not asked."""
     pick, group = decision.pick, decision.group
-    if group.is_ssm or pick is None or size in (None, pick.block_size) or name == pick.name:
+    if group.is_ssm or pick is None or size is None or name == pick.name:
         return True
-    return _shape(name, size, decision, registry) is not None
+    if not _declared(name, size, subject, registry):
+        return False
+    return size == pick.block_size or _shape(name, size, decision, registry) is not None
 
 
-def block_of(layer: Layer, decision: Decision, registry: Registry, table: Table) -> int | None:
+def _declared(name: str, size: int, subject: Subject, registry: Registry) -> bool:
+    """Whether a backend, as what is installed here makes it, takes blocks of so many tokens."""
+    backend = registry.get(name)
+    return backend is None or backend.here(subject).takes_block(size, subject.platform)
+
+
+def block_of(subject: Subject, decision: Decision, registry: Registry, table: Table) -> int | None:
     """The profile's size, if the user named none and the decision's backend takes it."""
-    pick, asked = decision.pick, table.block_size
+    pick, asked, layer = decision.pick, table.block_size, subject.layer
     backend = registry.get(pick.name) if pick else None
     own = pick.block_size if pick else None
     if own is None and backend is not None:
-        own = page_of(backend, layer)
+        own = page_of(backend.here(subject), layer, subject.platform)
     if pick is None or own is None or asked is None or layer.block_size is not None:
+        return own
+    if not _declared(pick.name, asked, subject, registry):
         return own
     lengths = widths(decision.op, decision.group, layer.kv_heads)
     try:

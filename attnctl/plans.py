@@ -21,19 +21,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attnctl.arguments import refuse_other, shown
-from attnctl.exits import NoLayerError
+from attnctl.exits import InputError, NoLayerError
 from attnctl.layer import Options, layer_of
 from attnctl.layer_plan import LayerPlan, Planned
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
 from attnctl.plan_blocks import interchangeable, sized
 from attnctl.plan_settings import applicable
+from attnctl.profile.blocks import for_users_block
 from attnctl.profile.document import shape_of
 from attnctl.profile.loading import timings_for
 from attnctl.profile.pick import Picker
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
-from attnctl.select import select_model
+from attnctl.select import platform_of, select_model, subject_of
 
 __all__ = ["LayerPlan", "Plan", "Planned", "plan"]
 
@@ -100,14 +101,45 @@ def plan(
         machine = probe()
     decisions = select_model(spec, machine, registry, options, device=device)
     found, notes = timings_for(profile, machine, device, registry)
+    if options.one_block_size:
+        options, told = _on_one_block(spec, machine, registry, options, device, found)
+        notes = (*notes, *told)
+        decisions = select_model(spec, machine, registry, options, device=device)
     groups = []
     for decision in decisions:
         if not decision.needs_backend:
             continue
-        layer = layer_of(spec, decision.group, options)
+        subject = subject_of(machine, layer_of(spec, decision.group, options), device)
+        found, other_blocks = for_users_block(found, subject.layer, registry, platform_of(machine))
         eligible, left_out = interchangeable(decision, registry)
-        found, missed = applicable(found, shape_of(layer), eligible, registry)
-        table, unable = sized(layer, decision, registry, Picker(found), eligible)
-        notes += (*left_out, *missed, *unable)
-        groups.append(LayerPlan(layer, decision, registry, table))
+        found, missed = applicable(found, shape_of(subject.layer), eligible, registry)
+        table, unable = sized(subject, decision, registry, Picker(found), eligible)
+        untimed = (f"{decision.group.kind} layers: {other_blocks}",) if other_blocks else ()
+        notes += (*untimed, *left_out, *missed, *unable)
+        groups.append(LayerPlan(subject, decision, registry, table))
     return Plan(groups, notes)
+
+
+def _on_one_block(
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options,
+    device: int,
+    profile: Profile | None,
+) -> tuple[Options, tuple[str, ...]]:
+    """The options with the block size that serves all layers best, and a sentence on what it costs.
+
+    InputError: there is none.
+    """
+    from attnctl.one_block import settled
+    from attnctl.render.block_sizes import said
+
+    own = select_model(spec, machine, registry, options, device=device, profile=profile)
+    _, sized, costs = settled(own, spec, machine, registry, options, device=device, profile=profile)
+    if costs is None:
+        return sized, ()
+    text = said(costs, [f"{one.group.kind} layers" for one in own])
+    if costs.best is None:
+        raise InputError(f"one_block_size: no one size serves all layers: {text}")
+    return sized, (text,)

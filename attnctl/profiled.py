@@ -14,9 +14,11 @@ from attnctl.profile.document import shape_of
 from attnctl.profile.shelf import Fit, Shelf
 from attnctl.registry import Registry
 from attnctl.report import Timed
+from attnctl.select import platform_of
 from attnctl.timed import Span
 
 if TYPE_CHECKING:
+    from attnctl.profile.values import Profile
     from attnctl.sweep_ask import Ask
 
 
@@ -39,8 +41,9 @@ class Profiled:
         whole: bool = False,
     ) -> None:
         self._spec, self._machine, self._registry = spec, machine, registry
-        self._options, self._device = options, device
-        self._layers = {id(group): memo.layer(spec, group, options) for group in spec.groups}
+        self._device = device
+        self._memo = memo
+        self.take(options)
         self._fit = Fit(profile=None, considered=())
         if shelf is not None and shelf.sources:
             gpus = machine.gpus
@@ -48,6 +51,12 @@ class Profiled:
             self._fit = shelf.fit(machine, gpus[device] if gpus else None, registry, shapes)
         self.profile = self._fit.profile
         self.told = self._fit.told
+
+    def take(self, options: Options) -> None:
+        """Asks under these options from now on."""
+        self._options = options
+        groups = self._spec.groups
+        self._layers = {id(one): self._memo.layer(self._spec, one, options) for one in groups}
 
     def groups(
         self, decisions: Sequence[Decision], mapped: bool, ask: Ask | None
@@ -63,15 +72,21 @@ class Profiled:
         by = None if place is None else self._fit.considered[place].name
         if not mapped and ask is None:
             return Timed(by=by)
+        from attnctl.profile.blocks import for_users_block
         from attnctl.sensitivity import map_group
 
+        platform = platform_of(self._machine)
+        profile, _ = for_users_block(self.profile, layer, self._registry, platform)
         return Timed(
             by=by,
-            map=map_group(decision, layer, self.profile) if mapped else None,
-            sweep=None if ask is None else self._sweep(decision, layer, ask),
+            map=map_group(decision, layer, profile) if mapped else None,
+            sweep=None if ask is None else self._sweep(decision, layer, ask, profile),
         )
 
-    def _sweep(self, decision: Decision, layer: Layer, ask: Ask) -> tuple[Span, ...]:
+    def _sweep(
+        self, decision: Decision, layer: Layer, ask: Ask, profile: Profile | None
+    ) -> tuple[Span, ...]:
+        """profile: with what it says of the layer on the block size of the options."""
         from attnctl.sensitivity import head_size_decision, sweep_group
 
         resized = head_size_decision(
@@ -83,4 +98,4 @@ class Profiled:
             device=self._device,
             profile=self.profile,
         )
-        return sweep_group(ask, decision, layer, self.profile, resized)
+        return sweep_group(ask, decision, layer, profile, resized)

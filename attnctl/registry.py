@@ -64,9 +64,10 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     rules: its own; the registry adds those of EVERYWHERE.
     ops: names of attnctl.layer.OPS' values. is_ssm: keeps a fixed-size state per sequence instead
     of a KV cache. block_sizes: kernel block sizes; block_multiple: or any multiple of it;
-    block_multiple_on: platform -> the multiple there, where it is another; prefers_block: the cache
-    block that it asks for where the user fixes none. offset_bits: of the offsets with which its
-    kernel reaches into the cache; None where the library that it calls does not say.
+    block_multiple_on: platform -> the multiple there, where it is another; block_multiple_for: the
+    one that what is installed asks for, None where it asks for none (see here()); prefers_block:
+    the cache block that it asks for where the user fixes none. offset_bits: of the offsets with
+    which its kernel reaches into the cache; None where the library that it calls does not say.
     kernel: "bundled" (ours), "adapter" (calls an installed package) or "planned" (not written).
     unwritten_caches: cache dtypes that its rules take, as the backend of its name in serving
     engines does, and that the kernel here does not: it is picked for them, and not runnable.
@@ -86,6 +87,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     block_sizes: tuple[int, ...] = ()
     block_multiple: int | None = None
     block_multiple_on: dict[str, int] = {}
+    block_multiple_for: Callable[[Subject], int | None] | None = None
     prefers_block: int | None = None
     offset_bits: Literal[32, 64, None] = None
     kernel: Kernel = "planned"
@@ -94,6 +96,13 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     rivals: tuple[Rival, ...] = ()
     origin: str = BUILT_IN
     module: str = ""
+
+    def here(self, subject: Subject) -> Backend:
+        """The backend with the block multiple that the software on this machine asks for."""
+        multiple = self.block_multiple_for(subject) if self.block_multiple_for else None
+        if multiple is None:
+            return self
+        return msgspec.structs.replace(self, block_multiple=multiple, block_multiple_on={})
 
     def block_units(self, platform: str) -> tuple[int, ...]:
         """Sizes of which a cache block must be a multiple of one; (): any size will do."""

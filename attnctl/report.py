@@ -26,7 +26,7 @@ from attnctl.findings import Finding
 from attnctl.latent_forms import LatentForms
 from attnctl.layer import Options
 from attnctl.model.spec import LayerGroup, ModelSpec
-from attnctl.timed import Mapped, Span
+from attnctl.timed import Mapped, OneBlock, Span
 from attnctl.whatif import Flip
 
 SCHEMA = "attnctl.select/1"
@@ -88,8 +88,8 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole answer for one model on one machine.
 
     unmet: demands that no layer of the model carries, one sentence each. cache: what all groups
-    keep together; None where a group's share is not known. profile: the first of `profiles`, those
-    that decided something, that were named, or that come nearest.
+    keep together; None where a group's share is not known. one_block: of all groups, where their
+    own differ. profile: the first of `profiles`, that decided, were named, or come nearest.
     """
 
     schema: str = SCHEMA
@@ -104,6 +104,7 @@ class SelectReport(msgspec.Struct, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     groups: tuple[GroupReport, ...]
     cache: CachePlan | None = None
+    one_block: OneBlock | None = None
     exit_code: int
 
 
@@ -141,6 +142,7 @@ def report(
     costs: Sequence[Cost] | None = None,
     latent: Sequence[LatentForms | None] | None = None,
     cache: CachePlan | None = None,
+    one_block: OneBlock | None = None,
     what_if: Sequence[tuple[Flip, ...]] | None = None,
     profiles: tuple[ProfileBrief, ...] = (),
     timed: Sequence[Timed] | None = None,
@@ -176,6 +178,7 @@ def report(
         unmet=unmet,
         groups=groups,
         cache=cache,
+        one_block=one_block,
         exit_code=Exit.NO if unmet and not options.allow_fallback else _exit_code(groups, engine),
     )
 
@@ -188,9 +191,7 @@ def _exit_code(groups: Sequence[GroupReport], engine: EngineReport | None) -> Ex
 
 
 def sweep(
-    reports: Iterable[SelectReport],
-    models: int = 1,
-    left_out: tuple[str, ...] = (),
+    reports: Iterable[SelectReport], models: int = 1, left_out: tuple[str, ...] = ()
 ) -> Sweep:
     """Several reports as one document; the answer is no as soon as one of them is.
 

@@ -75,6 +75,7 @@ def select(
     subject = subject_of(machine, layer, device)
     if layer.group.kind == "none":
         return _decision(layer, None, ())
+    profile, other_blocks = _on_users_block(profile, layer, registry, subject.platform)
     scored = score(registry, subject, memo or Memo())
     eligible = [entry for entry in scored if entry[1].ok]
     order = _measured(profile, layer, eligible)
@@ -86,10 +87,11 @@ def select(
     if requested is not None:
         decision = _decide_request(requested, layer, scored, best, subject, options)
     else:
-        notes = (NOT_TIMED,) if order is None and _is_untimed(profile, layer) else ()
+        untimed = other_blocks or (NOT_TIMED if _is_untimed(profile, layer) else "")
+        notes = (untimed,) if order is None and untimed else ()
         candidates = tuple(candidate for _, candidate, _ in scored)
         decision = _decision(layer, best, candidates, notes=notes)
-    return _on_profiles_block(decision, layer, profile, registry, subject.platform)
+    return _on_profiles_block(decision, layer, profile, registry, subject)
 
 
 def _check(machine: Machine, registry: Registry, options: Options) -> None:
@@ -110,8 +112,18 @@ def _measured(profile: Profile | None, layer: Layer, eligible: list[Scored]) -> 
     return measured_order(profile, layer, [candidate.name for _, candidate, _ in eligible])
 
 
+def _on_users_block(
+    profile: Profile | None, layer: Layer, registry: Registry, platform: str
+) -> tuple[Profile | None, str]:
+    if profile is None or layer.block_size is None:
+        return profile, ""
+    from attnctl.profile.blocks import for_users_block
+
+    return for_users_block(profile, layer, registry, platform)
+
+
 def _on_profiles_block(
-    decision: Decision, layer: Layer, profile: Profile | None, registry: Registry, platform: str
+    decision: Decision, layer: Layer, profile: Profile | None, registry: Registry, subject: Subject
 ) -> Decision:
     """The decision with the cache block that the profile asks for, as attnctl.plan lays it out."""
     pick = decision.pick
@@ -120,7 +132,9 @@ def _on_profiles_block(
     from attnctl.profile.order import cache_block
 
     asked, backend = cache_block(profile, layer, eligible_names(decision)), registry.get(pick.name)
-    if asked is None or backend is None or not backend.takes_block(asked, platform):
+    if asked is None or backend is None:
+        return decision
+    if not backend.here(subject).takes_block(asked, subject.platform):
         return decision
     sized = msgspec.structs.replace(pick, block_size=asked)
     return msgspec.structs.replace(decision, pick=sized)
@@ -152,8 +166,12 @@ def subject_of(machine: Machine, layer: Layer, device: int = 0) -> Subject:
         have = "only device 0" if count == 1 else f"devices 0 to {count - 1}"
         raise InputError(f"device {device}: {machine.name} has {have}")
     gpu: Gpu | None = gpus[device] if gpus else None
-    platform: Platform = machine.platform if gpus else "cpu"
-    return Subject(machine, platform, gpu, layer)
+    return Subject(machine, platform_of(machine), gpu, layer)
+
+
+def platform_of(machine: Machine) -> Platform:
+    """The platform whose backends serve a machine: a processor where there is no GPU."""
+    return machine.platform if machine.gpus else "cpu"
 
 
 def _decide_request(

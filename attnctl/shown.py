@@ -68,6 +68,7 @@ def show_arguments(
     reports: tuple[SelectReport, ...], output: Output, left_out: tuple[str, ...]
 ) -> int:
     """One line per answer; what no flag can say goes to standard error."""
+    from attnctl.render.block_sizes import block_notes
     from attnctl.render.output import remark
 
     for report in reports:
@@ -75,7 +76,8 @@ def show_arguments(
             output.text(" ".join(report.engine.arguments) + "\n")
             for name, value in report.engine.environment.items():
                 remark(f"with {name}={value} in its environment")
-            for said in (*report.engine.errors, *report.unmet, *report.engine.notes):
+            blocks = block_notes(report)
+            for said in (*report.engine.errors, *report.unmet, *report.engine.notes, *blocks):
                 remark(said)
     for said in left_out:
         remark(said)

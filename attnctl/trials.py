@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from attnctl.compare import Comparison
-from attnctl.compiling.report import Launched
+from attnctl.compiling.report import Amount, Count, Launched
 from attnctl.findings import Finding
 
 Status = Literal["pass", "wrong", "error", "crashed", "timeout", "unsupported", "unknown"]
@@ -42,9 +42,9 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     device: str
-    read_gbps: float
-    matrix_gflops: float
-    cache_bytes: int = 0
+    read_gbps: Amount
+    matrix_gflops: Amount
+    cache_bytes: Count = 0
     torch: str = ""
     triton: str = ""
     driver: str = ""
@@ -63,16 +63,16 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     median_us: float
     iqr_us: float
-    runs: int
-    copies: int
+    runs: Count
+    copies: Count
     clock: str
-    bytes: float = 0.0
-    flops: float = 0.0
-    gbps: float = 0.0
-    gflops: float = 0.0
-    floor_us: float = 0.0
+    bytes: Amount = 0.0
+    flops: Amount = 0.0
+    gbps: Amount = 0.0
+    gflops: Amount = 0.0
+    floor_us: Amount = 0.0
     bound: Literal["", "memory", "arithmetic"] = ""
-    share: float = 0.0
+    share: Amount = 0.0
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Trial(msgspec.Struct, frozen=True):
 
     case: str
     status: Status
-    seconds: float = 0.0
+    seconds: Amount = 0.0
     detail: str = ""
     comparison: Comparison | None = None
     reasons: tuple[Finding, ...] = ()

@@ -77,16 +77,16 @@ def tuned_profile(arguments, model, bench, verdicts, name):
     memory = Memory(verdicts)
     refined, measured = run_refined(tasks, bench, memory, budget_s=budget, told=quiet.step)
     verdicts.update(memory.verdicts)
-    gpus = machine.gpus
+    key = key_of(machine, next(iter(machine.gpus), None))
     names = {rival.backend for task in tasks for rival in task.rivals}
     profile = assemble(
         refined,
         measured,
         name=machine.name,
-        key=key_of(machine, gpus[0] if gpus else None),
+        key=key,
         versions=versions_of(machine),
         site=bench.site(),
-        kernels=kernel_hashes(registry, names),
+        kernels=kernel_hashes(registry, key.kind, names),
         day=time.strftime("%Y-%m-%d"),
     )
     if arguments.keep:

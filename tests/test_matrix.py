@@ -40,7 +40,10 @@ def test_a_row_says_what_the_rules_accept() -> None:
 def test_conditions_and_platforms_are_not_lost() -> None:
     """A feature that hangs on something says on what; a rule of one platform names it."""
     assert ROWS["FLASH_ATTN"].features["sinks"] == "with FA3 or FA4 on 9.0 or newer"
-    assert ROWS["FLASH_ATTN"].blocks == "a multiple of 16 (cuda); a multiple of 64 (xpu)"
+    assert (
+        ROWS["FLASH_ATTN"].blocks
+        == "a multiple of 16 (256 with the flash-attn package's FA2) (cuda); a multiple of 64 (xpu)"
+    )
     assert ROWS["ROCM_AITER_UNIFIED_ATTN"].blocks == "a multiple of 16; asks for 64"
     assert ROWS["FLASH_ATTN_MLA"].head_sizes == "320, 512 or 576 (cuda); 576 (xpu)"
 

@@ -109,3 +109,13 @@ def test_names_of_an_engine_are_taken_where_it_is_asked() -> None:
     assert narrowed.requested("mamba2") is None
     with pytest.raises(InputError, match="cutlass-mla"):
         read_options(REGISTRY, backend=["cutlass-mla"])
+
+
+def test_a_block_size_is_a_number_or_the_same_for_all_layers() -> None:
+    """What is neither is refused in one sentence, whatever its length."""
+    fixed, same = (read_options(REGISTRY, block_size=word) for word in ("128", "same"))
+    assert (fixed.block_size, fixed.one_block_size) == (128, False)
+    assert (same.block_size, same.one_block_size) == (None, True)
+    for word, says in (("one", "whole number, or same"), ("0", "1 or more"), ("9" * 40, "at most")):
+        with pytest.raises(InputError, match=says):
+            read_options(REGISTRY, block_size=word)

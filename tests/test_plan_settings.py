@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -10,12 +13,14 @@ import pytest
 
 import attnctl
 from attnctl.exits import InputError
+from attnctl.kernels.flash_runtime import FlashAttention
 from attnctl.layer import Options, layer_of
 from attnctl.model import read_model
 from attnctl.plan_settings import applicable, lack_of
-from attnctl.profile.document import key_of, shape_of
+from attnctl.profile.document import key_of, shape_of, versions_of
 from attnctl.profile.values import Entry, Point, Profile, Rejected, Shape, Timing
-from attnctl.registry import load
+from attnctl.registry import Registry, load
+from tests.adapters import fakes
 from tests.commands.running import LLAMA, MODELS
 from tests.profile.factory import machine
 
@@ -120,3 +125,57 @@ def test_a_backend_that_is_not_there_is_no_setting_of_anything() -> None:
     assert applicable(profile(gone), shape(), ("CPU_ATTN",), load())[1] == ()
     with pytest.raises(InputError):
         attnctl.open_backend("NO_SUCH")
+
+
+FLASH = "FLASH_ATTN"
+H200 = machine("h200")
+
+
+@pytest.fixture
+def only_fa3() -> Iterator[Registry]:
+    """A registry of FLASH_ATTN alone, where FlashAttention 3 is all that can be loaded."""
+    kernel = ModuleType("only_fa3.kernel")
+    only = FlashAttention(FLASH, fakes.loader(flash_attn_interface=fakes.fa3()))
+    kernel.RUNTIME = only  # type: ignore[attr-defined]
+    sys.modules["only_fa3"], sys.modules["only_fa3.kernel"] = ModuleType("only_fa3"), kernel
+    own = load().get(FLASH)
+    assert own is not None
+    yield Registry((msgspec.structs.replace(own, module="only_fa3"),))
+    del sys.modules["only_fa3"], sys.modules["only_fa3.kernel"]
+
+
+def opened(registry: Registry, *timings: Timing) -> attnctl.Plan:
+    """The plan of Llama on an H200."""
+    key, versions = key_of(H200, H200.gpus[0]), versions_of(H200)
+    made = msgspec.structs.replace(profile(*timings), key=key, versions=versions)
+    return attnctl.plan(LLAMA, H200, profile=made, registry=registry)
+
+
+def flash(kernel: str, **more: Any) -> Timing:
+    return Timing(backend=FLASH, median_us=9.0, kernel=kernel, **more)
+
+
+def test_a_kernel_that_cannot_be_loaded_is_found_when_the_plan_is_opened(
+    only_fa3: Registry,
+) -> None:
+    """Not at the first batch that it would have served; one note says why, of both points."""
+    plan = opened(only_fa3, flash("fa4"), flash("fa3"), flash("fa4"))
+    picks = [plan[0].pick(1, context, 1) for context in (64, 64 * 32, 64 * 32 * 32)]
+    assert [(pick.kernel, pick.evidence) for pick in picks] == [
+        ("", "default"),
+        ("fa3", "measured"),
+        ("", "default"),
+    ]
+    (note,) = [note for note in plan.notes if "passed over" in note]
+    assert note.startswith("2 of the profile's timings of FLASH_ATTN are passed over: FLASH_ATTN: ")
+    assert "FlashAttention cannot be loaded: FA4: flash_attn.cute: " in note
+
+
+def test_what_the_defaults_took_stands_for_a_setting_that_cannot_be_had(only_fa3: Registry) -> None:
+    """Where it was on the same blocks of the cache; on others nothing is known."""
+    pick = opened(only_fa3, flash("fa4", default_us=12.0))[0].pick(1, 64, 1)
+    assert (pick.kernel, pick.evidence, pick.time_us) == ("", "measured", 12.0)
+    wide = flash("fa4", knobs={"block_size": 128}, default_us=12.0)
+    assert opened(only_fa3, wide)[0].pick(1, 64, 1).evidence == "default"
+    fixed = opened(only_fa3, msgspec.structs.replace(wide, default_block=128))[0]
+    assert (fixed.pick(1, 64, 1).time_us, fixed.block_size) == (12.0, 128)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.parameters import BlockSize, Device, Dtype, KvCacheDtype, Ranks, backends, machines
+from attnctl.parameters import Device, Dtype, KvCacheDtype, Ranks, backends, machines
 
 EXAMPLES = """\b
 Examples:
@@ -54,7 +54,15 @@ def command(
     ] = None,
     dtype: Dtype = None,
     kv_cache_dtype: KvCacheDtype = "auto",
-    block_size: BlockSize = None,
+    block_size: Annotated[
+        str | None,
+        typer.Option(
+            "--block-size",
+            metavar="TOKENS|same",
+            help="Tokens in a page of the KV cache; same: one size for all layers, as serving "
+            "engines have it, the best by the timings.",
+        ),
+    ] = None,
     tp: Ranks = 1,
     max_model_len: Annotated[
         int | None,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.parameters import (
-    BlockSize,
     Device,
     Dtype,
     KvCacheDtype,
@@ -94,7 +93,10 @@ def command(
     ] = False,
     dtype: Dtype = None,
     kv_cache_dtype: KvCacheDtype = "auto",
-    block_size: BlockSize = None,
+    block_size: Annotated[
+        int | None,
+        typer.Option("--block-size", metavar="TOKENS", help="Tokens in a page of the KV cache."),
+    ] = None,
     tp: Ranks = 1,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Limit of one candidate.")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+"""Figures of a report, none of which is negative: in a file that has such a one it is a slip."""
 
 MOST_SPILLS_BYTES = 512
 """Bytes of registers that a thread may spill, unless the user says otherwise."""
@@ -26,13 +31,13 @@ class Launched(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: str
     variant: str
-    shared_bytes: int
-    shared_limit_bytes: int
-    registers: int
-    spills_bytes: int
+    shared_bytes: Count
+    shared_limit_bytes: Count
+    registers: Count
+    spills_bytes: Count
     products: tuple[str, ...] = ()
     matrix: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: Amount = 0.0
 
     def faults(self, most_spills_bytes: int = MOST_SPILLS_BYTES) -> tuple[str, ...]:
         """Why this would not load, would crawl or would compute otherwise; empty: it is well."""

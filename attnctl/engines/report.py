@@ -14,6 +14,7 @@ from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.nearest import did_you_mean
 
 ENGINES = ("vllm",)
+BLOCK_SIZE = "--block-size"
 
 
 def check_engine(name: str, version: str | None) -> str:
@@ -45,8 +46,7 @@ def engine_report(
         _explained(machine, group, options, spec, version, environment) for group in spec.groups
     )
     plan = _planned(machine, spec, options, version, environment)
-    # a hybrid's block size comes out of its states; a flag would only be its granule
-    arguments, notes = _arguments(groups, without="--block-size" if plan.state_bytes else "")
+    arguments, notes = _arguments(groups, plan)
     if plan.error or any(group.error for group in groups):
         arguments = ()
     return EngineReport(
@@ -129,17 +129,27 @@ def _because(theirs: EngineDecision, ours: Decision) -> str:
 
 
 def _arguments(
-    groups: Sequence[EngineDecision], without: str
+    groups: Sequence[EngineDecision], plan: HybridPlan
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The flags that say one thing for all groups, and sentences about the others."""
     values: dict[str, dict[str, None]] = {}
     for group in groups:
         for flag, value in group.flags.items():
-            if flag != without:
-                values.setdefault(flag, {})[value] = None
-    arguments = tuple(f"{flag} {next(iter(v))}" for flag, v in values.items() if len(v) == 1)
-    notes = tuple(
-        f"{flag}: the groups need {' and '.join(v)}; one flag cannot say both"
-        for flag, v in values.items()
-        if len(v) > 1
-    )
-    return arguments, notes
+            values.setdefault(flag, {})[value] = None
+    if plan.state_bytes:
+        # a hybrid's block size comes out of its states; a flag would only be its granule
+        values.pop(BLOCK_SIZE, None)
+    notes = []
+    for flag, wanted in values.items():
+        if len(wanted) > 1 and flag == BLOCK_SIZE and plan.block_size:
+            notes.append(
+                f"{flag}: one size for all groups, {plan.block_size}; by themselves they would "
+                f"have {' and '.join(wanted)}"
+            )
+            values[flag] = {str(plan.block_size): None}
+        elif len(wanted) > 1:
+            notes.append(
+                f"{flag}: the groups need {' and '.join(wanted)}; one flag cannot say both"
+            )
+    arguments = (f"{flag} {next(iter(v))}" for flag, v in values.items() if len(v) == 1)
+    return tuple(arguments), tuple(notes)

@@ -69,8 +69,9 @@ class EngineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The engine's answer for every group, in the model's order.
 
     plan: its block and page sizes for the model. arguments: the command-line flags that pin its
-    picks, one per line; a flag that groups need apart is left out, and a note says so. None are
-    given where the engine does not start. environment: the variables that it was asked under.
+    picks, one per line; a flag that groups need apart is left out, but for the block size, which
+    is the plan's; a note says so. None are given where the engine does not start. environment: the
+    variables that it was asked under.
     """
 
     engine: str

@@ -19,7 +19,11 @@ FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 INTEGERS = frozenset({torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
 
 
-class CheckedMetadata(Metadata, frozen=True, kw_only=True):
+class FittingMetadata(Metadata, frozen=True, kw_only=True):
+    """A batch whose tensors fit together by their kinds and shapes, wherever they lie."""
+
+
+class CheckedMetadata(FittingMetadata, frozen=True, kw_only=True):
     """A batch whose tensors have been read once, and what a call compares with its cache.
 
     rows: end of the last sequence in the query. longest: context of the longest sequence that has
@@ -39,10 +43,12 @@ def refuse(name: str, what: str) -> NoReturn:
 
 
 def check_tensors(name: str, **given: object) -> None:
-    """InputError: one of these is no tensor, or a view whose numbers are not those in memory."""
+    """InputError: one of these is no dense tensor, or a view whose numbers are not in memory."""
     for what, value in given.items():
         if not isinstance(value, Tensor):
             refuse(name, f"{what} must be a tensor; it is {shown(value)}")
+        if value.layout is not torch.strided:
+            refuse(name, f"{what} must be a dense tensor; it is {value.layout}")
         if value.is_neg():
             refuse(name, f"{what} is a negated view of other numbers; pass {what}.resolve_neg()")
 
@@ -119,6 +125,7 @@ def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> N
             name,
             f"{field} must be a tensor of integers; it is {getattr(tensor, 'dtype', type(tensor))}",
         )
+    check_tensors(name, **{field: tensor})
     if tensor.dim() != dimensions or not tensor.is_cpu:
         refuse(
             name,

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from attnctl.exits import AbsentError, InputError, absent
 from attnctl.ops.paged import Paged
+from attnctl.requirements.flash import FA2_PAGE
 from attnctl.runtime import Metadata
 
 Load = Callable[[str], Any]
 
 OWN_MODULES = {2: "flash_attn", 3: "flash_attn_interface", 4: "flash_attn.cute"}
 CARRIER_MODULE = "vllm.vllm_flash_attn"
-FA2_PAGE = 256
-"""Of what FA2's own package takes pages to be multiples; vLLM's build of it takes 16."""
 
 
 class Flash(msgspec.Struct, frozen=True):

@@ -63,6 +63,16 @@ class FlashAttention(PackedCache):
         version = int(kernel[2:]) if kernel else None
         return FlashAttention(self.name, self._load, self._capability, version)
 
+    def lack(self, sinks: bool = False) -> str:
+        """Why the version that was named cannot be loaded here; "" where it can, or none was."""
+        if self._version is None:
+            return ""
+        try:
+            find(self.name, [self._version], self._load, sinks)
+        except InputError as error:
+            return str(error)
+        return ""
+
     def build_metadata(
         self,
         query_start_loc: Tensor,

@@ -15,6 +15,7 @@ from attnctl.kernels.latent_checks import (
     check_cache,
     check_out,
     check_query,
+    check_row_slots,
     check_rows,
     check_sizes,
 )
@@ -62,6 +63,7 @@ class LatentCache(CheckedBatches):
         check_rows(self.name, latent, rope, cache, checked)
         width = latent.shape[1] + rope.shape[1]
         check_cache(self.name, cache, width, params, self.block_multiple, self.packed)
+        check_row_slots(self.name, latent, cache, checked)
         self._store(encode_rows(latent, rope, cache, params), cache, checked.slot_mapping)
 
     def _store(self, rows: Tensor, cache: Tensor, slots: Tensor) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from attnctl.arguments import shown
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
+from attnctl.kernels.size_checks import check_block_size
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import row_bytes
 from attnctl.runtime import Metadata
@@ -27,12 +28,7 @@ def check_sizes(
         least = {"qk_rope_head_dim": 0, "block_size": size}.get(what, 1)
         if not isinstance(size, Integral) or isinstance(size, bool) or size < least:
             refuse(name, f"{what} must be an integer of {least} or more; it is {size!r}")
-    if block_size < 1 or block_size % multiple:
-        refuse(
-            name,
-            f"block_size must be a multiple of {multiple}; it is {block_size}. "
-            f"Try {max(multiple, -(-block_size // multiple) * multiple)}",
-        )
+    check_block_size(name, block_size, multiple)
 
 
 def check_cache(
@@ -73,7 +69,7 @@ def check_cache(
 
 
 def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata: Metadata) -> None:
-    """InputError: the rows and slots of a write do not fit together, or not the cache."""
+    """InputError: the rows of a write do not fit together, or lie elsewhere than the cache."""
     check_tensors(name, latent=latent, rope=rope, cache=cache)
     check_spread(name, cache, "tokens of a cache that is written")
     if latent.dim() != 2 or rope.dim() != 2 or latent.shape[0] != rope.shape[0]:
@@ -88,10 +84,13 @@ def check_rows(name: str, latent: Tensor, rope: Tensor, cache: Tensor, metadata:
             "latent and rope must be both float32, float16 or bfloat16; "
             f"they are {latent.dtype} and {rope.dtype}",
         )
-    slots = metadata.slot_mapping
-    same_device(name, cache, latent=latent, rope=rope, slot_mapping=slots)
+    same_device(name, cache, latent=latent, rope=rope, slot_mapping=metadata.slot_mapping)
+
+
+def check_row_slots(name: str, latent: Tensor, cache: Tensor, metadata: Metadata) -> None:
+    """InputError: more slots than rows, or one outside the cache."""
     last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
-    check_slots(name, cache, slots, latent.shape[0], last)
+    check_slots(name, cache, metadata.slot_mapping, latent.shape[0], last)
 
 
 def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> None:
@@ -104,8 +103,7 @@ def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> 
             f"it is {list(query.shape)} {query.dtype}",
         )
     same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
-    starts = metadata.query_start_loc
-    rows = int(starts[-1]) if starts.is_cpu and starts.numel() else 0
+    rows = metadata.rows if isinstance(metadata, CheckedMetadata) else 0
     if rows > query.shape[0]:
         refuse(
             name,
@@ -160,6 +158,7 @@ def check_weights(
 
 def check_named(name: str, slots: Tensor, query: Tensor) -> None:
     """InputError: no list of slots [T, K] int32 for a query's T tokens."""
+    check_tensors(name, slots=slots)
     if slots.dim() != 2 or slots.dtype is not torch.int32 or slots.shape[0] != query.shape[0]:
         refuse(
             name,

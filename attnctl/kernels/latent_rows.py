@@ -37,7 +37,8 @@ def store_rows(rows: Tensor, cache: Tensor, slots: Tensor) -> None:
     if cache.dtype in FP8:
         # FP8 tensors cannot be indexed, their bytes can
         cache, rows = cache.view(torch.uint8), rows.view(torch.uint8)
-    cache[where // page, where % page] = rows[live]
+    with torch.no_grad():
+        cache[where // page, where % page] = rows[live]
 
 
 def read_rows(cache: Tensor, pages: Tensor, offsets: Tensor) -> Tensor:

@@ -47,6 +47,7 @@ class SparseLatent(LatentCache, ABC):
     ) -> Tensor:
         """[T, H, L] over the named slots. InputError where the tensors do not fit together."""
         # contexts are not read here: whoever named the slots has read them
+        metadata = self._checked(metadata)
         self._check_call(query, cache, metadata, params, out, lse)
         check_named(self.name, slots, query)
         if check:

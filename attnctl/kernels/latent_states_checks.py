@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
+from attnctl.kernels.metadata_checks import checked_batch
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
 from attnctl.runtime import Metadata
@@ -61,8 +63,10 @@ LSE = frozenset({torch.float64})
 
 def check_index_keys(
     name: str, key: Tensor, cache: Tensor, metadata: Metadata, params: Indexing
-) -> None:
-    """InputError: rows and slots of index keys do not fit together, or not the cache."""
+) -> Metadata:
+    """The batch. InputError: rows and slots of index keys do not fit together, or not the cache."""
+    _check_kind(name, params)
+    metadata = checked_batch(name, metadata)
     check_tensors(name, key=key, cache=cache)
     check_spread(name, cache, "tokens of an index cache that is written")
     width = _check_index_cache(name, cache)
@@ -74,9 +78,9 @@ def check_index_keys(
         )
     slots = metadata.slot_mapping
     same_device(name, cache, key=key, slot_mapping=slots)
-    # the slots of a batch that was not looked through: a processor need not wait for them
-    last = int(slots.max()) if slots.is_cpu and slots.numel() else -1
+    last = metadata.last_slot if isinstance(metadata, CheckedMetadata) else -1
     check_slots(name, cache, slots, key.shape[0], last, of_cache="index cache")
+    return metadata
 
 
 def check_indexing(
@@ -87,8 +91,10 @@ def check_indexing(
     metadata: Metadata,
     params: Indexing,
     out: Tensor | None = None,
-) -> None:
-    """InputError: index queries, weights, cache, batch and output do not fit together."""
+) -> Metadata:
+    """The batch. InputError: queries, weights, cache, batch and output do not fit together."""
+    _check_kind(name, params)
+    metadata = checked_batch(name, metadata)
     check_tensors(name, query=query, weights=weights, cache=cache)
     width = _check_index_cache(name, cache)
     shape = query.shape
@@ -110,9 +116,19 @@ def check_indexing(
             name,
             f"query has {shape[0]} rows; query_start_loc ends at {metadata.rows} and needs as many",
         )
-    if out is None:
-        return
-    wanted = (shape[0], params.topk)
+    if out is not None:
+        _check_picks(name, out, query, params.topk)
+    return metadata
+
+
+def _check_kind(name: str, params: Indexing) -> None:
+    if not isinstance(params, Indexing):
+        refuse(name, f"params must be an attnctl.ops.indexer.Indexing; it is {shown(params)}")
+
+
+def _check_picks(name: str, out: Tensor, query: Tensor, topk: int) -> None:
+    check_tensors(name, out=out)
+    wanted = (query.shape[0], topk)
     if out.shape != wanted or out.dtype is not torch.int32 or out.device != query.device:
         refuse(
             name,
@@ -128,10 +144,16 @@ def _check_index_cache(name: str, cache: Tensor) -> int:
     """D of the keys that the cache holds."""
     width = head_dim_of(cache) if cache.dim() == 3 else 0
     of_keys = width > 0 and width + 4 * groups_of(width) == cache.shape[2]
-    if not of_keys or cache.dtype is not torch.uint8:
+    if not of_keys or cache.dtype is not torch.uint8 or 0 in cache.shape:
         refuse(
             name,
             "the index cache must be torch.uint8, as index_cache_shape gives it: (N, P, bytes); "
             f"it is {list(cache.shape)} of {cache.dtype}",
+        )
+    if cache.stride()[1:] != (cache.shape[2], 1):
+        refuse(
+            name,
+            "the bytes of a block of the index cache must lie together; "
+            f"its strides are {list(cache.stride())}",
         )
     return width

@@ -8,19 +8,57 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.kernels import batch_checks
-from attnctl.kernels.batch_checks import INTEGERS, CheckedMetadata, check_bounds, refuse
+from attnctl.kernels.batch_checks import (
+    INTEGERS,
+    CheckedMetadata,
+    FittingMetadata,
+    check_bounds,
+    check_tensors,
+    refuse,
+)
 from attnctl.latent_runtime import packed_batch
 from attnctl.runtime import Metadata
+from attnctl.runtime_copies import MadeAnew
 
 DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
 
 
 def check_batch(name: str, metadata: Metadata) -> Metadata:
-    """The batch in the kernels' integer types; CheckedMetadata where it lies on the processor.
+    """The batch in the kernels' integer types; CheckedMetadata where it lies on the processor,
+    FittingMetadata elsewhere.
 
     InputError: its tensors contradict each other.
     """
+    tensors = _tensors(name, metadata)
+    if metadata.seq_lens.is_cpu:
+        return batch_checks.check_batch(name, metadata)
+    _check_fields(name, metadata, tensors)
+    bounds = {"max_query_len": metadata.max_query_len, "max_seq_len": metadata.max_seq_len}
+    packed = packed_batch(**tensors, **bounds)
+    return FittingMetadata(**{field: getattr(packed, field) for field in packed.__struct_fields__})
+
+
+def checked_batch(name: str, metadata: Metadata) -> Metadata:
+    """The batch of a call: looked through here where build_metadata has not.
+
+    InputError: as of check_batch. On another device than the processor a batch of the program's own
+    is taken as it is then, so that what is kept for a batch is found by it.
+    """
+    if isinstance(metadata, FittingMetadata):
+        return metadata
+    tensors = _tensors(name, metadata)
+    if metadata.seq_lens.is_cpu:
+        return batch_checks.check_batch(name, metadata)
+    _check_fields(name, metadata, tensors)
+    return metadata
+
+
+def _tensors(name: str, metadata: Metadata) -> dict[str, Tensor]:
+    """The tensors of a batch, all on one device. InputError: something else stands there."""
+    if not isinstance(metadata, Metadata):
+        refuse(name, f"metadata must be what build_metadata returns; it is {shown(metadata)}")
     tensors = {field: getattr(metadata, field) for field in DIMENSIONS}
     for field, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -29,8 +67,12 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
     if len(devices) > 1:
         said = ", ".join(f"{field} on {x.device}" for field, x in tensors.items())
         refuse(name, f"a batch's tensors must lie on one device; it has {said}")
-    if metadata.seq_lens.is_cpu:
-        return batch_checks.check_batch(name, metadata)
+    check_tensors(name, **tensors)
+    return tensors
+
+
+def _check_fields(name: str, metadata: Metadata, tensors: dict[str, Tensor]) -> None:
+    """InputError: tensors of a device that is not asked what they hold do not fit together."""
     for field, dimensions in DIMENSIONS.items():
         tensor = tensors[field]
         if tensor.dtype not in INTEGERS or tensor.dim() != dimensions:
@@ -41,7 +83,6 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
             )
     check_bounds(name, metadata)
     sequences = metadata.seq_lens.shape[0]
-    bounds = {"max_query_len": metadata.max_query_len, "max_seq_len": metadata.max_seq_len}
     if metadata.query_start_loc.shape[0] != sequences + 1:
         refuse(
             name,
@@ -54,7 +95,6 @@ def check_batch(name: str, metadata: Metadata) -> Metadata:
             f"block_table has {metadata.block_table.shape[0]} rows for {sequences} seq_lens; it "
             "needs one each",
         )
-    return packed_batch(**tensors, **bounds)
 
 
 def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:
@@ -66,7 +106,7 @@ def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:
         batch_checks.check_pages(name, metadata, cache.shape[0], cache.shape[1])
 
 
-class CheckedBatches:
+class CheckedBatches(MadeAnew):
     """The half of a runtime that deals with a batch before its kernels read it."""
 
     name = ""
@@ -108,10 +148,7 @@ class CheckedBatches:
         return check_batch(self.name, metadata)
 
     def _checked(self, metadata: Metadata) -> Metadata:
-        # on a GPU build_metadata has said all that can be said without waiting
-        if isinstance(metadata, CheckedMetadata) or not metadata.seq_lens.is_cpu:
-            return metadata
-        return self._check_batch(metadata)
+        return checked_batch(self.name, metadata)
 
     def _check_places(self, metadata: Metadata, cache: Tensor) -> None:
         """The layers of a model share a batch: its block table is looked through once."""

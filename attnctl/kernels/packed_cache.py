@@ -15,7 +15,8 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import FLOATS
 from attnctl.kernels.metadata_checks import CheckedBatches
-from attnctl.kernels.paged_checks import check_call, check_write
+from attnctl.kernels.paged_checks import check_call, check_kind, check_write
+from attnctl.kernels.size_checks import check_sizes
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -35,15 +36,13 @@ class PackedCache(CheckedBatches):
         head_size: int,
         head_size_v: int | None = None,
     ) -> tuple[int, ...]:
-        """(N, P, Hk, D + Dv), K before V. InputError: P is not a multiple that the kernel takes."""
-        unit = self.block_multiple
-        if block_size < 1 or block_size % unit:
-            nearest = max(unit, -(-block_size // unit) * unit)
-            raise InputError(
-                f"{self.name}: block_size must be a multiple of {unit}; it is {block_size}. "
-                f"Try {nearest}"
-            )
+        """(N, P, Hk, D + Dv), K before V. InputError: P is no multiple that the kernel takes, or
+        a size is no positive integer."""
         width_v = head_size if head_size_v is None else head_size_v
+        check_sizes(
+            self.name, block_size, self.block_multiple, num_blocks=num_blocks,
+            num_kv_heads=num_kv_heads, head_size=head_size, head_size_v=width_v,
+        )  # fmt: skip
         return (num_blocks, block_size, num_kv_heads, head_size + width_v)
 
     def write_cache(
@@ -100,10 +99,12 @@ def _kernel() -> Callable[..., None] | None:
 
 
 def refuse(name: str, params: Paged, **instead: str) -> None:
-    """InputError: the params ask for a feature that the kernel has not. instead: feature -> words.
+    """InputError: the params ask for a feature that the kernel has not, or are none.
 
-    Scales per token and head are always refused: they belong to the bundled kernels' int8 cache.
+    instead: feature -> words. Scales per token and head are always refused: they belong to the
+    bundled kernels' int8 cache.
     """
+    check_kind(name, params)
     for feature, words in instead.items():
         if getattr(params, feature) is not None:
             raise InputError(f"{name}: {words}")

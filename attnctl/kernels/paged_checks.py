@@ -28,7 +28,7 @@ def check_call(
 ) -> None:
     """InputError: query, cache, batch, params and output do not fit together."""
     check_tensors(name, query=query, cache=cache)
-    _check_kind(name, params)
+    check_kind(name, params)
     shape, cached = query.shape, cache.shape
     if len(shape) != 3 or query.dtype not in FLOATS:
         refuse(
@@ -68,7 +68,7 @@ def check_write(
 ) -> None:
     """InputError: rows, slots, cache and scales of a write do not fit together."""
     check_tensors(name, key=key, value=value, cache=cache)
-    _check_kind(name, params)
+    check_kind(name, params)
     _check_cache(name, cache, params)
     slots, of_key, of_value = metadata.slot_mapping, key.shape, value.shape
     kv_heads, width = cache.shape[2:]
@@ -110,7 +110,8 @@ def check_written(name: str, cache: Tensor, params: Paged) -> None:
             refuse(name, "k_scale and v_scale are one tensor, and a write fills both; pass two")
 
 
-def _check_kind(name: str, params: Paged) -> None:
+def check_kind(name: str, params: Paged) -> None:
+    """InputError: no params of paged attention."""
     if not isinstance(params, Paged):
         refuse(name, f"params must be an attnctl.ops.paged.Paged; it is {shown(params)}")
 

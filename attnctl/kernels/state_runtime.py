@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,17 @@ import torch
 from torch import Tensor
 
 from attnctl import cache
+from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.exits import InputError
+from attnctl.kernels.batch_checks import INTEGERS
 from attnctl.kernels.rivals import Load, importable, rival
+from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
+from attnctl.kernels.state_checks import check_call, check_dense_out
 from attnctl.kernels.state_knobs import STEPS, state_knobs
 from attnctl.model.spec import State
 from attnctl.ops.short_conv import ShortConv, check
 from attnctl.runtime import StateMetadata
+from attnctl.runtime_copies import MadeAnew
 from attnctl.tune.settings import BLOCK_SIZE, refuse_kernel
 
 if TYPE_CHECKING:
@@ -34,12 +38,12 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class StateAttention:
+class StateAttention(MadeAnew):
     """StateRuntime of one operation.
 
-    kinds: the state types whose layers it computes (attnctl.model.spec.State.type). shapes: from
-    inputs to the shapes of one slot and of the output. rivals: names of attnctl.kernels.rivals'
-    modules that compute it too; kernel: the one of them that does, "" for the bundled kernels.
+    kinds: the state types whose layers it computes (attnctl.model.spec.State.type). rivals: names
+    of attnctl.kernels.rivals' modules that compute it too; kernel: the one of them that does, ""
+    for the bundled kernels. knobs: of the bundled kernels, checked; none where they keep their own.
     load: import_module, or what stands for it. host: where a compiler is looked for, at the first
     call on a processor.
     """
@@ -49,23 +53,23 @@ class StateAttention:
         name: str,
         op: str,
         kinds: tuple[str, ...],
-        shapes: Callable[[Any], tuple[Shape, Shape]],
         rivals: tuple[str, ...] = (),
         *,
         kernel: str = "",
+        knobs: Mapping[str, Any] | None = None,
         load: Load = import_module,
         host: Host | None = None,
     ) -> None:
         self._name = name
         self._op = op
         self._kinds = kinds
-        self._shapes = shapes
         self._rivals = rivals
         self._kernel = kernel
-        self._tuned: dict[str, Any] = {}
+        self._tuned = {"knobs": knobs} if knobs else {}
         self._load = load
         self._host = host
         self._opened: tuple[NativeStates | None, Finding] | None = None
+        self._seen: tuple[StateMetadata, torch.device, int, int] | None = None
 
     def get_name(self) -> str:
         return self._name
@@ -88,12 +92,14 @@ class StateAttention:
         if kernel in self._rivals:
             for knob in set(knobs) - {BLOCK_SIZE}:
                 raise InputError(f"{self._name}: {kernel} has no knob {knob!r}")
-        tuned = copy(self)
-        tuned._kernel = kernel if kernel in self._rivals else ""
-        tuned._load = load or self._load
-        changed = {} if tuned._kernel else state_knobs(self._name, self._op, knobs, kernel)
-        tuned._tuned = {"knobs": changed} if changed else {}
-        return tuned
+        other = kernel if kernel in self._rivals else ""
+        return type(self)(
+            *(self._name, self._op, self._kinds, self._rivals),
+            kernel=other,
+            knobs=None if other else state_knobs(self._name, self._op, knobs, kernel),
+            load=load or self._load,
+            host=self._host,
+        )
 
     def settings(self, work: Work, limits: Limits) -> tuple[Setting, ...]:
         """Every launch of the Triton kernels and every rival that is installed, the default first.
@@ -107,7 +113,11 @@ class StateAttention:
     def state_shapes(
         self, state: State, tp: int = 1, num_spec: int = 0
     ) -> tuple[tuple[str, Shape], ...]:
-        """Name and shape of each state tensor of one slot. InputError: another kind of layer."""
+        """Name and shape of each state tensor of one slot. InputError: another kind of layer, or
+        no number of ranks or drafts."""
+        refuse_other("state", state, State, "a layer's, as attnctl.read_model() finds it")
+        refuse_no_count("tp", tp, 1)
+        refuse_no_count("num_spec", num_spec)
         if state.type not in self._kinds:
             raise InputError(
                 f"{self._name}: it keeps states of {' and '.join(self._kinds)}; this layer's is "
@@ -126,57 +136,64 @@ class StateAttention:
         speculative: Tensor | None = None,
         num_spec: int = 0,
     ) -> StateMetadata:
-        """state_indices: [B] or [B, 1 + K]. InputError: the number of rows or columns disagrees."""
-        if state_indices.dim() == 1:
-            state_indices = state_indices[:, None]
-        rows = query_start_loc.shape[0] - 1
-        per_row = {
-            "state_indices": state_indices,
-            "num_computed_tokens": num_computed_tokens,
-            "num_accepted": num_accepted,
-            "speculative": speculative,
-        }
-        for field, value in per_row.items():
-            if value is not None and value.shape[0] != rows:
-                raise InputError(
-                    f"{self._name}: {field} has {value.shape[0]} rows and query_start_loc {rows}; "
-                    "give one of each per sequence"
-                )
-        if self._op != "short_conv" and state_indices.shape[1] <= num_spec:
-            raise InputError(
-                f"{self._name}: {num_spec} drafts need {1 + num_spec} columns of state_indices; "
-                f"it has {state_indices.shape[1]}"
-            )
-        return StateMetadata(
+        """state_indices: [B] or [B, 1 + K]. Tensors are kept, not copied.
+
+        InputError: they contradict each other, as far as that shows without waiting: on a
+        processor what they hold is looked at too.
+        """
+        name = self._name
+        check_kind(name, "state_indices", state_indices, INTEGERS)
+        check_kind(name, "num_computed_tokens", num_computed_tokens, INTEGERS)
+        metadata = StateMetadata(
             query_start_loc=query_start_loc,
-            state_indices=state_indices,
+            state_indices=state_indices[:, None] if state_indices.dim() == 1 else state_indices,
             has_initial_state=num_computed_tokens > 0,
             max_query_len=max_query_len,
             num_accepted=num_accepted,
             speculative=speculative,
             num_spec=num_spec,
         )
+        check_fields(name, self._op, metadata)
+        if query_start_loc.is_cpu:
+            check_values(name, self._op, metadata)
+        return metadata
 
     def forward(
         self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor | None = None
     ) -> Tensor:
-        """Outputs of every token; states in place. InputError: the pool is of another shape."""
+        """Outputs of every token; states in place, without a gradient.
+
+        InputError: inputs, pool, batch and `out` do not fit together, or on a processor the batch
+        leads beyond them; nothing is written then.
+        """
+        out = self._checked(inputs, state, out)
+        self._run(inputs, state, metadata, out)
+        return out
+
+    def _checked(self, inputs: Any, state: Tensor, out: Tensor | None) -> Tensor:
+        """The tensor for the result. InputError: inputs, pool and `out` do not fit together."""
+        result, dtype = check_call(self._name, self._op, inputs, state, out)
+        if out is None:
+            return torch.zeros(result, dtype=dtype, device=state.device)
+        return out
+
+    def _run(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
+        """InputError: the batch does not fit inputs and pool, which do each other."""
+        seen = self._seen
+        places = (state.device, out.shape[0], state.shape[0])
+        # the layers of a model share a batch: it is looked at once
+        if seen is None or seen[0] is not metadata or seen[1:] != places:
+            check_fields(self._name, self._op, metadata, state.device)
+            if state.is_cpu:
+                check_values(self._name, self._op, metadata, *places[1:])
+            self._seen = (metadata, *places)
         if isinstance(inputs, ShortConv):
             check(inputs.weight.shape[1], state.shape[1], metadata.num_spec)
-        slot, result = self._shapes(inputs)
-        if state.shape[1:] != slot:
-            _same(f"{self._name}: a slot of the pool", tuple(state.shape[1:]), slot)
-        if out is None:
-            first = getattr(inputs, inputs.per_token[0])
-            out = torch.zeros(result, dtype=first.dtype, device=first.device)
-        if out.shape != result:
-            _same(f"{self._name}: out", tuple(out.shape), result)
         if not self._kernel:
             self._compute(inputs, state, metadata, out)
         elif out.numel() and metadata.max_query_len:
             compute = rival(self._kernel, self._op)
             compute(inputs, state, metadata, out, self._load)
-        return out
 
     def finding(self) -> Finding:
         """What computes on a processor: the C++ kernels' compiler, or why it is torch instead."""
@@ -185,6 +202,7 @@ class StateAttention:
     def _compute(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
         if not state.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
             form = "triton"
+            check_dense_out(self._name, out)
         else:
             native = (self._opened or self._open())[0]
             if native is not None and native.forward(self._op, inputs, state, metadata, out):
@@ -192,9 +210,13 @@ class StateAttention:
             form = "eager"
         op = self._op
         module = import_module(f"attnctl.kernels.{form}.{op}")
-        # only the Triton kernels have knobs
-        tuned = self._tuned if form == "triton" else {}
-        module.forward(inputs, state, metadata, out, **tuned)
+        if form == "triton":
+            module.forward(inputs, state, metadata, out, **self._tuned)
+            return
+        # what a batch holds may have changed since it was looked at
+        check_values(self._name, op, metadata, out.shape[0], state.shape[0])
+        with torch.no_grad():
+            module.forward(inputs, state, metadata, out)
 
     def _open(self) -> tuple[NativeStates | None, Finding]:
         if self._opened is None:
@@ -209,8 +231,3 @@ class StateAttention:
                     stacklevel=4,
                 )
         return self._opened
-
-
-def _same(what: str, found: Shape, wanted: Shape) -> None:
-    if any(f != w for f, w in zip(found, wanted, strict=True) if w >= 0):
-        raise InputError(f"{what} must be {list(wanted)} for these inputs; it is {list(found)}")

@@ -18,20 +18,31 @@ import msgspec
 import torch
 from torch import Tensor
 
+from attnctl.arguments import refuse_no_count
 from attnctl.ops.mla import causal, context_rows
 from attnctl.ops.packed_rows import GROUP, quantize_groups
+from attnctl.ops.paged_params import settle_indexing
 
 
 class Indexing(msgspec.Struct, frozen=True, kw_only=True):
-    """topk: K. scale: of the logits, positive. ue8m0: key scales are powers of two."""
+    """topk: K. scale: of the logits, positive. ue8m0: key scales are powers of two.
+
+    InputError where a value makes no indexer.
+    """
 
     topk: int
     scale: float
     ue8m0: bool = False
 
+    def __post_init__(self) -> None:
+        settle_indexing(self)
+
 
 def index_cache_shape(num_blocks: int, block_size: int, head_dim: int) -> tuple[int, int, int]:
-    """(N, P, D + 4 * groups) uint8: 132 bytes a token for D = 128."""
+    """(N, P, D + 4 * groups) uint8: 132 bytes a token for D = 128. InputError: a size is none."""
+    sizes = {"num_blocks": num_blocks, "block_size": block_size, "head_dim": head_dim}
+    for name, size in sizes.items():
+        refuse_no_count(name, size, 1)
     return num_blocks, block_size, head_dim + 4 * groups_of(head_dim)
 
 

@@ -15,6 +15,7 @@ from attnctl.exits import InputError
 from attnctl.ops.case_values import LARGEST_CAP, LEAST_CAP
 
 if TYPE_CHECKING:
+    from attnctl.ops.indexer import Indexing
     from attnctl.ops.mla import Latent
     from attnctl.ops.paged import Paged
 
@@ -27,6 +28,8 @@ LARGEST = 3.4028234663852886e38
 LEAST = 1.1754943508222875e-38
 """Of float32's normal numbers: a scale below is 0, as it is in a kernel."""
 
+_INDEXING = "Indexing"
+
 LEAST_SCALE = 1e-30
 """Of a cache's scale, through which what is stored is divided: 1 over it is a number of float32."""
 
@@ -37,6 +40,7 @@ def settle(params: Paged) -> None:
     Written out name by name, as a program may put its parameters together for each call.
     """
     _set(params, "scale", params.scale, _scale)
+    _check_flag("causal", params.causal)
     if params.window is not None:
         _set(params, "window", params.window, _span)
     if params.window_right is not None:
@@ -65,6 +69,22 @@ def settle_latent(params: Latent) -> None:
         found = settled(name, given, "Latent")
         if found is not given:
             force_setattr(params, name, found)
+
+
+def settle_indexing(params: Indexing) -> None:
+    """The same of a lightning indexer."""
+    topk = params.topk
+    if isinstance(topk, bool) or not isinstance(topk, Integral) or not 0 <= topk <= FARTHEST:
+        _refuse("topk", "must be how many tokens are picked, an integer from 0 on", topk, _INDEXING)
+    scale = _scale("scale", params.scale, _INDEXING)
+    if scale is not params.scale:
+        force_setattr(params, "scale", scale)
+    _check_flag("ue8m0", params.ue8m0, _INDEXING)
+
+
+def _check_flag(name: str, value: Any, of: str = "Paged") -> None:
+    if value is not True and value is not False and not (type(value) is int and value in (0, 1)):
+        _refuse(name, "must be True or False", value, of)
 
 
 def _set(params: Paged, name: str, value: Any, settled: Callable[[str, Any], Any]) -> None:

@@ -69,10 +69,15 @@ def _point(point: Point, order: tuple[str, ...]) -> Point:
     cleaned = msgspec.structs.replace(
         point,
         timings=timings,
+        others=tuple(map(_timing, in_order(sorted(point.others, key=_size), order))),
         rejected=tuple(sorted(rejected, key=lambda one: msgspec.json.encode(one))),
     )
     picked = pick_of(cleaned, order)
     return msgspec.structs.replace(cleaned, pick=picked.backend if picked else "")
+
+
+def _size(timing: Timing) -> int:
+    return timing.block_size or 0
 
 
 def _timing(timing: Timing) -> Timing:

@@ -10,8 +10,8 @@ from attnctl.exits import Exit
 from attnctl.findings import Finding
 from attnctl.machine import Gpu, Machine
 from attnctl.profile.canonical import canonical
-from attnctl.profile.hashes import KernelHashes, kernel_hashes
-from attnctl.profile.live import live, stated
+from attnctl.profile.hashes import KernelHashes, hashes_of
+from attnctl.profile.live import live
 from attnctl.profile.match import Status, match
 from attnctl.profile.values import Entry, Profile
 from attnctl.registry import Registry
@@ -53,7 +53,7 @@ def check(
 ) -> Check:
     """The profile against itself, against the kernels that are here, and against one device."""
     found = match(profile, machine, gpu)
-    alive, dead = live(profile, kernel_hashes(registry, stated(profile.entries), hashes))
+    alive, dead = live(profile, hashes_of(profile, registry, hashes))
     problems = [*profile.bad_entries, *map(str, dead), *contradictions(profile)]
     every, living = _points(profile), _points(alive)
     used = living if found.usable else 0

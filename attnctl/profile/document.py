@@ -9,6 +9,7 @@ from attnctl.files import read_bytes
 from attnctl.json_text import UNREADABLE, repeated, unmarked
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
+from attnctl.profile.days import check_day
 from attnctl.profile.values import (
     SCHEMA as SCHEMA,
 )
@@ -38,7 +39,6 @@ from attnctl.profile.values import (
 )
 from attnctl.profile.values import (
     Whole,
-    check_day,
 )
 
 

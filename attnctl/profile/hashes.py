@@ -2,8 +2,9 @@
 
 A backend's sources are its folder, less its declarations (what it takes, and what smoke compiles of
 it), and what of attnctl.kernels those files name, and so on: an edit of a shared kernel changes the
-hash of every backend that runs it. The operations' specifications are no kernels, nor are checks
-that refuse a call before anything is launched, and an installed package is told by its version.
+hash of every backend that runs it. What only the other kind of device runs is left out: no Triton
+on a processor, no C++ on a GPU. The operations' specifications are no kernels, nor are checks that
+refuse a call before anything is launched, and an installed package is told by its version.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from attnctl.profile.values import DeviceKind, Profile
 from attnctl.registry import Backend, Registry
 
 LENGTH = 16
@@ -29,6 +31,12 @@ _DECLARED = ("__init__.py", "compiled.py")
 
 _CHECKS = "checks.py"
 """How the names of files end that let a call pass or refuse it, and launch nothing."""
+
+_NEVER_RUN: dict[DeviceKind, tuple[str, ...]] = {
+    "cpu": ("rivals", "triton"),
+    "gpu": ("cpu", "eager"),
+}
+"""The folders of attnctl.kernels of which a kind of device runs nothing."""
 
 _SUFFIXES = (".py", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".cl")
 
@@ -99,9 +107,9 @@ class KernelHashes:
         self._texts: dict[str, bytes] = {}
         self._named: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
-    def of(self, backend: Backend) -> str | None:
-        """The hash of what this backend runs; None where no kernel of it is written."""
-        files = self._files(backend)
+    def of(self, backend: Backend, kind: DeviceKind) -> str | None:
+        """The hash of what it runs on this kind of device; None where no kernel is written."""
+        files = self._files(backend, kind)
         if not files:
             return None
         sha256 = _sha256()
@@ -111,16 +119,17 @@ class KernelHashes:
         digest: str = whole.hexdigest()
         return digest[:LENGTH]
 
-    def files(self, backend: Backend) -> frozenset[Path]:
-        """The sources that this backend runs."""
-        return frozenset(map(Path, self._files(backend)))
+    def files(self, backend: Backend, kind: DeviceKind) -> frozenset[Path]:
+        """The sources that this backend runs on this kind of device."""
+        return frozenset(map(Path, self._files(backend, kind)))
 
-    def _files(self, backend: Backend) -> set[str]:
+    def _files(self, backend: Backend, kind: DeviceKind) -> set[str]:
         left = list(self._own_files(backend))
         found: set[str] = set()
+        others = tuple(f"{self._folder}{os.sep}{name}{os.sep}" for name in _NEVER_RUN[kind])
         while left:
             path = left.pop()
-            if path not in found and not path.endswith(_CHECKS):
+            if path not in found and not path.endswith(_CHECKS) and not path.startswith(others):
                 found.add(path)
                 left += self._names(path, backend.ops)
         return found
@@ -202,17 +211,28 @@ class KernelHashes:
 
 
 def kernel_hashes(
-    registry: Registry, names: Iterable[str] | None = None, hashes: KernelHashes | None = None
+    registry: Registry,
+    kind: DeviceKind,
+    names: Iterable[str] | None = None,
+    hashes: KernelHashes | None = None,
 ) -> dict[str, str]:
-    """Backend -> hash of the kernel sources that it runs here; those without a kernel are absent.
+    """Backend -> hash of the kernel sources that it runs on this kind of device, as they are here.
 
-    names: only these backends; by default all.
+    Those without a kernel are absent. names: only these backends; by default all.
     """
     hashes = hashes or KernelHashes()
     wanted = None if names is None else frozenset(names)
     found = (
-        (backend.name, hashes.of(backend))
+        (backend.name, hashes.of(backend, kind))
         for backend in registry.backends
         if wanted is None or backend.name in wanted
     )
     return {name: hashed for name, hashed in found if hashed is not None}
+
+
+def hashes_of(
+    profile: Profile, registry: Registry, hashes: KernelHashes | None = None
+) -> dict[str, str]:
+    """Backend -> hash here, of those that some entry of the profile states one of."""
+    stated = {name for entry in profile.entries for name in entry.kernels}
+    return kernel_hashes(registry, profile.key.kind, stated, hashes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -41,11 +41,6 @@ def live(profile: Profile, hashes: Mapping[str, str]) -> tuple[Profile, tuple[De
     if not dead:
         return profile, ()
     return msgspec.structs.replace(profile, entries=tuple(kept)), tuple(dead)
-
-
-def stated(entries: Iterable[Entry]) -> frozenset[str]:
-    """The backends whose kernel source some entry states."""
-    return frozenset(name for entry in entries for name in entry.kernels)
 
 
 def _dead(entry: Entry, hashes: Mapping[str, str]) -> list[Dead]:

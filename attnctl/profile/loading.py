@@ -84,8 +84,7 @@ def _notes(brief: ProfileBrief) -> Iterator[str]:
 
 
 def _live(profile: Profile, registry: Registry) -> tuple[Profile, tuple[Dead, ...]]:
-    from attnctl.profile.hashes import KernelHashes, kernel_hashes
-    from attnctl.profile.live import live, stated
+    from attnctl.profile.hashes import hashes_of
+    from attnctl.profile.live import live
 
-    hashes = kernel_hashes(registry, stated(profile.entries), KernelHashes())
-    return live(profile, hashes)
+    return live(profile, hashes_of(profile, registry))

@@ -119,12 +119,20 @@ def _day(point: Point) -> str:
 
 
 def _join_points(older: Point, newer: Point) -> Point:
-    """Timings by backend; a backend that the newer one timed brings its own rejects along."""
+    """Timings by backend; a backend that the newer one timed brings its own rejects along.
+
+    What the older one timed of it on another size of the cache's blocks is kept beside.
+    """
     timed = {timing.backend for timing in newer.timings}
     seen = timed | {one.backend for one in newer.rejected}
+    kept = tuple(t for t in older.timings if t.backend not in timed)
+    beside = (*older.others, *(t for t in older.timings if t.backend in timed), *newer.others)
+    places = {one.place for one in (*kept, *newer.timings)}
+    others = {one.place: one for one in beside if one.place not in places}
     return msgspec.structs.replace(
         newer,
-        timings=(*(t for t in older.timings if t.backend not in timed), *newer.timings),
+        timings=(*kept, *newer.timings),
+        others=tuple(others.values()),
         rejected=(*(r for r in older.rejected if r.backend not in seen), *newer.rejected),
         pick="",
     )
@@ -138,6 +146,7 @@ def without(point: Point, backends: Iterable[str]) -> Point:
     return msgspec.structs.replace(
         point,
         timings=tuple(t for t in point.timings if t.backend not in gone),
+        others=tuple(t for t in point.others if t.backend not in gone),
         rejected=tuple(r for r in point.rejected if r.backend not in gone),
     )
 

@@ -34,12 +34,12 @@ class Order(msgspec.Struct, frozen=True):
 
 def is_timed(profile: Profile, layer: Layer) -> bool:
     """True where the profile holds timings of this layer's shape."""
-    return _entry(profile, layer) is not None
+    return entry_of(profile, layer) is not None
 
 
 def cache_block(profile: Profile, layer: Layer, eligible: Sequence[str]) -> int | None:
     """Tokens in a block of the cache that this layer's timings ask for, if any do."""
-    entry = _entry(profile, layer)
+    entry = entry_of(profile, layer)
     return None if entry is None else block_asked(entry.points, eligible)
 
 
@@ -56,7 +56,7 @@ def measured_order(
     running at more points than it was timed at goes behind them. eligible: names in the default
     order. kernels: backend -> hash of its kernel source here; timings of another are dead.
     """
-    entry = _entry(profile, layer)
+    entry = entry_of(profile, layer)
     if entry is None:
         return None
     entry = _living(entry, kernels or {})
@@ -93,7 +93,8 @@ def _shared_points(entry: Entry, timed: list[str]) -> list[Point]:
     return [p for p in entry.points if every <= {timing.backend for timing in p.timings}]
 
 
-def _entry(profile: Profile, layer: Layer) -> Entry | None:
+def entry_of(profile: Profile, layer: Layer) -> Entry | None:
+    """The timings of this layer's shape."""
     shape = shape_of(layer).full
     return next((entry for entry in profile.entries if entry.shape.full == shape), None)
 

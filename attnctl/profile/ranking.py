@@ -79,9 +79,7 @@ def block_asked(points: Iterable[Point], eligible: Sequence[str]) -> int | None:
     for point in points:
         first = _first(point, eligible)
         if first is not None:
-            asked = first.knobs.get(BLOCK_SIZE)
-            size = asked if type(asked) is int else None
-            weights[size] = weights.get(size, 0.0) + point.weight
+            weights[first.block_size] = weights.get(first.block_size, 0.0) + point.weight
     return max(weights, key=weights.__getitem__, default=None)
 
 

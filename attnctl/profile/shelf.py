@@ -119,8 +119,8 @@ class Shelf:
         self, source: Source, found: Match, registry: Registry, wanted: frozenset[Shape] | None
     ) -> _Read:
         # a run in which nothing fits does not pay for the modules
-        from attnctl.profile.hashes import KernelHashes, kernel_hashes
-        from attnctl.profile.live import live, stated
+        from attnctl.profile.hashes import KernelHashes, hashes_of
+        from attnctl.profile.live import live
         from attnctl.profile.merge import united
 
         self._hashes = self._hashes or KernelHashes()
@@ -129,8 +129,8 @@ class Shelf:
             self._read_of[asked] = source.read(wanted)
         whole = self._read_of[asked]
         kept = tuple(e for e in united(whole.entries) if wanted is None or e.shape in wanted)
-        hashes = kernel_hashes(registry, stated(kept), self._hashes)
-        alive, dead = live(msgspec.structs.replace(whole, entries=kept), hashes)
+        profile = msgspec.structs.replace(whole, entries=kept)
+        alive, dead = live(profile, hashes_of(profile, registry, self._hashes))
         return _Read(source, found, alive, dead)
 
 

@@ -4,6 +4,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from attnctl.machine import VENDORS
+from attnctl.profile.days import check_day
+
 SCHEMA = "attnctl.profile/1"
 ANY = "*"
 """A field of the key or a version that a profile leaves open: whatever is found fits it."""
@@ -11,6 +14,8 @@ UNKNOWN = "unknown"
 """A version or a field of the key that could not be told: it equals nothing, itself included."""
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """A number of 64 bits: what is larger would overflow where it is divided or shown."""
+DeviceKind = Literal["cpu", "gpu"]
+_GPU_ARCHS = ("sm_", "gfx", "xe")
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +28,19 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     pci_id: str | None = None
     unit_count: Whole | Literal["*"] | None = None
+
+    @property
+    def kind(self) -> DeviceKind:
+        """What kind of device it is.
+
+        Where neither a PCI id nor an architecture tells, GPUs' vendors are written in small letters
+        (attnctl.machine.VENDORS), processors' as the kernel has them.
+        """
+        if self.pci_id not in (None, ANY):
+            return "gpu"
+        if self.arch not in (ANY, UNKNOWN):
+            return "gpu" if self.arch.lower().startswith(_GPU_ARCHS) else "cpu"
+        return "gpu" if self.vendor in VENDORS.values() else "cpu"
 
     def __str__(self) -> str:
         count = self.unit_count
@@ -56,10 +74,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Its best setting: kernel names the rival kernel of the backend where it has several, knobs what
     differs from the bundled defaults. default_us: the median with the bundled kernel and defaults
-    in the same rounds. tried: how many settings were timed. clock: what timed it: "graph", replays
-    of a CUDA graph; "queue", calls that the GPU found waiting; "events", calls as a program makes
-    them; "process" or "wall" time of a processor. host_us: what the host took to launch a call,
-    where that is more than the GPU took to run it.
+    in the same rounds; default_block: tokens in the cache's blocks there, where a tune had fixed
+    them. tried: how many settings were timed. clock: what timed it: "graph", replays of a CUDA
+    graph; "queue", calls that the GPU found waiting; "events", calls as a program makes them;
+    "process" or "wall" time of a processor. host_us: what the host took to launch a call, where
+    that is more than the GPU took to run it.
     """
 
     backend: str
@@ -69,6 +88,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     knobs: dict[str, int | str | bool] = {}
     kernel: str = ""
     default_us: float | None = None
+    default_block: MaybeCount = None
     tried: Count = 1
     clock: str = ""
     host_us: float | None = None
@@ -86,6 +106,17 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             )
         if not 0 <= self.iqr_us <= LONGEST_US:
             raise ValueError(f"iqr_us must be a spread of times, found {self.iqr_us}")
+
+    @property
+    def block_size(self) -> int | None:
+        """Tokens in a block of the cache that it asks for; None: what the backend has by itself."""
+        asked = self.knobs.get("block_size")
+        return asked if type(asked) is int else None
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        """What tells it from the other timings of its point."""
+        return self.backend, self.block_size
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,7 +136,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One workload point: B sequences of S context tokens, `query` new tokens each.
 
     pick: the backend that the timings give here, as it was decided when the document was written.
-    measured: the day, where it is another than the document's.
+    measured: the day, where it is another than the document's. others: timings on sizes of the
+    cache's blocks that were raced and not chosen; with the chosen one they share no cache.
     """
 
     phase: Literal["prefill", "decode"]
@@ -116,6 +148,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     measured: str = ""
     weight: float = 1.0
     timings: tuple[Timing, ...]
+    others: tuple[Timing, ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
     def __post_init__(self) -> None:
@@ -125,6 +158,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = [timing.backend for timing in self.timings]
         if len(set(names)) < len(names):
             raise ValueError("a backend has two timings at one point")
+        sizes = [one.place for one in (*self.timings, *self.others)] if self.others else ()
+        if len(set(sizes)) < len(sizes):
+            raise ValueError("a backend has two timings on one size of blocks at one point")
 
     def __str__(self) -> str:
         query = (
@@ -222,25 +258,6 @@ class Profile(Document, frozen=True, kw_only=True):
     """A document that was read. bad_entries: those that did not read, each in one sentence."""
 
     bad_entries: tuple[str, ...] = ()
-
-
-def check_day(text: str) -> None:
-    """ValueError: neither a day, as 2026-11-30, nor left out."""
-    if text and not _is_day(text):
-        raise ValueError(f"measured must be a day, as 2026-11-30, found {text}")
-
-
-def _is_day(text: str) -> bool:
-    # datetime costs a reader of profiles more than all its days
-    parts = text.split("-")
-    if [len(part) for part in parts] != [4, 2, 2] or not all(map(str.isdecimal, parts)):
-        return False
-    if not text.isascii():
-        return False
-    year, month, day = map(int, parts)
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    days = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-    return year > 0 and 1 <= month <= 12 and 1 <= day <= days[month - 1]
 
 
 def tokens_text(count: int) -> str:

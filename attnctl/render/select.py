@@ -8,6 +8,7 @@ from attnctl.decision import NOT_TIMED
 from attnctl.engines.values import EngineReport
 from attnctl.model.spec import Tower
 from attnctl.render.amounts import bytes_text, count_text
+from attnctl.render.block_sizes import block_notes
 from attnctl.render.costs import cost_text, plan_lines
 from attnctl.render.demands import demands, titles
 from attnctl.render.profiled import maps, profile_facts, profile_notes
@@ -21,7 +22,7 @@ GAP = Line("")
 def select_view(report: SelectReport, explain: str | None = None) -> View:
     """The whole screen; explain: one backend of which every finding is shown as well."""
     blocks: list[Block] = [Table((), tuple(_header(report))), GAP, _picks(report)]
-    notes = [*report.model.notes, *profile_notes(report)]
+    notes = [*report.model.notes, *profile_notes(report), *block_notes(report)]
     blocks += [Line(Mark(f"note: {note}", "warn")) for note in notes]
     blocks += [Line(Mark(sentence, "bad")) for sentence in report.unmet]
     blocks += answers(report)

@@ -19,6 +19,8 @@ from attnctl.requirements.dtypes import device_dtype, fp8_hardware
 from attnctl.requirements.features import features
 from attnctl.requirements.flash import (
     flash_alibi,
+    flash_block_multiple,
+    flash_block_size,
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
@@ -71,6 +73,8 @@ __all__ = [
     "device_dtype",
     "features",
     "flash_alibi",
+    "flash_block_multiple",
+    "flash_block_size",
     "flash_head_size",
     "flash_kernel",
     "flash_kv_cache_dtype",

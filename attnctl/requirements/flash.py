@@ -11,10 +11,13 @@ from __future__ import annotations
 from attnctl.findings import Finding, met, unknown, unmet
 from attnctl.layer import Layer
 from attnctl.requirements.devices import Version, capability_of
-from attnctl.requirements.layers import PLAIN_KV, cache_fix
+from attnctl.requirements.layers import PLAIN_KV, block_size, cache_fix
 from attnctl.requirements.packages import INSTALL, installed, package_source
 from attnctl.requirements.rule import Rule, Subject
 from attnctl.requirements.words import any_of, both
+
+FA2_PAGE = 256
+"""Of what the flash-attn package takes pages to be multiples; vLLM's build of FA2 takes 16."""
 
 PACKAGES = {2: "flash_attn", 3: "flash_attn_3", 4: "flash_attn_4"}
 
@@ -76,6 +79,27 @@ def _paired(layer: Layer) -> bool:
 
 def _device_takes(version: int, cc: Version) -> bool:
     return {2: cc >= (8, 0), 3: cc[0] == 9, 4: cc[0] in (9, 10, 11)}[version]
+
+
+def flash_block_multiple(subject: Subject) -> int | None:
+    """256 where the flash-attn package's own FA2 serves the layer; None: as elsewhere."""
+    if subject.platform != "cuda" or flash_version(subject) != 2 or _carried(subject, 2):
+        return None
+    return FA2_PAGE
+
+
+def flash_block_size(multiple: int) -> Rule:
+    """A block size that the user fixed is a multiple of what the installed FlashAttention takes."""
+    wanted = f"a multiple of {multiple} ({FA2_PAGE} with the flash-attn package's FA2)"
+    usual = block_size(multiple_of=multiple)
+
+    def check(subject: Subject) -> Finding | None:
+        needed = flash_block_multiple(subject)
+        if needed is None:
+            return usual.check(subject)
+        return block_size(multiple_of=needed).check(subject)
+
+    return Rule("block_size", "both", check, tuple(PACKAGES.values()), wanted, ("cuda",))
 
 
 def flash_kernel(versions: tuple[int, ...] = (2, 3, 4)) -> Rule:

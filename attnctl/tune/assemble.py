@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
 from attnctl.tune.between import Around
 from attnctl.tune.exchange import Site
-from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Final, Measured, Out
+from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Final, Measured, Out, winner
 from attnctl.tune.pages import best_page, tie_of
-from attnctl.tune.tasks import Task
+from attnctl.tune.settings import BLOCK_SIZE
+from attnctl.tune.tasks import Rival, Task
 
 LATE = (NOT_JUDGED, NOT_TIMED)
 SUMMED = (*LATE, OTHER_PAGE)
@@ -82,7 +83,7 @@ def _point(task: Task, found: Measured, page: int | None, winners: Sequence[Fina
     timings, left_out = [], []
     for rival, best in zip(task.rivals, winners, strict=True):
         if best is not None:
-            timings.append(_timing(best, found))
+            timings.append(_timing(best, found, rival))
         elif any(one.backend == rival.backend for one in found.finals):
             # it must not be taken for one that nothing is known of
             detail = f"not timed with {page} tokens in a block of the cache, which the layers share"
@@ -94,6 +95,7 @@ def _point(task: Task, found: Measured, page: int | None, winners: Sequence[Fina
         query=load.query,
         weight=load.weight,
         timings=tuple(timings),
+        others=tuple(_others(task, found, page)),
         rejected=(
             *left_out,
             *_unreached(found),
@@ -123,7 +125,19 @@ def _unreached(found: Measured) -> Iterator[Rejected]:
         yield Rejected(backend=backend, why="pruned", detail=detail)
 
 
-def _timing(best: Final, found: Measured) -> Timing:
+def _others(task: Task, found: Measured, page: int | None) -> Iterator[Timing]:
+    """Each backend's best on the sizes of the cache's blocks that were raced here and lost."""
+    for other in sorted(set(found.pages) - {page}):
+        for rival in task.rivals:
+            own = [one for one in found.finals if (one.backend, one.page) == (rival.backend, other)]
+            best = winner(own)
+            if best is not None:
+                yield _timing(best, found, rival)
+
+
+def _timing(best: Final, found: Measured, rival: Rival) -> Timing:
+    """rival: the backend; where the user fixed its blocks, they are not those it has by itself."""
+    fixed = best.page if rival.fixed and best.page else None
     own = (one for one in found.finals if one.backend == best.backend)
     default = next((one.median_us for one in own if one.place == 0), None)
     return Timing(
@@ -131,9 +145,10 @@ def _timing(best: Final, found: Measured) -> Timing:
         median_us=best.median_us,
         iqr_us=best.iqr_us,
         runs=best.runs,
-        knobs=best.knobs,
+        knobs={**best.knobs, BLOCK_SIZE: fixed} if fixed else best.knobs,
         kernel=best.kernel,
         default_us=default,
+        default_block=None if default is None else fixed,
         tried=found.tried.get(best.backend, 1),
         clock=best.clock,
         host_us=best.host_us if best.host_us > best.median_us else None,

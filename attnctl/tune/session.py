@@ -92,7 +92,7 @@ def _tuned(request: Request, watcher: Watcher, bench: Bench, key: Key, base: str
     else:
         refuse_foreign(request.output, key, versions)
     names = {rival.backend for task in plan.tasks for rival in task.rivals}
-    kernels = kernel_hashes(request.registry, names)
+    kernels = kernel_hashes(request.registry, key.kind, names)
     header = Header(key=key, versions=versions, tasks=plan.fingerprint, kernels=kernels)
     path = journal_path(base, plan.fingerprint)
     with open_journal(path, header, request.resume) as journal:

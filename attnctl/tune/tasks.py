@@ -162,18 +162,19 @@ def _rivals(
 ) -> tuple[Rival, ...]:
     asked = msgspec.structs.replace(options, backend=())
     decision = select(layer, machine, registry, asked, device=device)
-    platform = subject_of(machine, layer, device).platform
+    subject = subject_of(machine, layer, device)
     found = []
     for candidate in decision.candidates:
         backend = registry.get(candidate.name)
         if backend is None or not candidate.ok or candidate.kernel == "planned":
             continue
         if not backends or candidate.name in backends:
+            here = backend.here(subject)
             found.append(
                 Rival(
                     backend=candidate.name,
-                    page=page_of(backend, layer, platform) or 0,
-                    units=backend.block_units(platform),
+                    page=page_of(here, layer, subject.platform) or 0,
+                    units=here.block_units(subject.platform),
                     fixed=layer.block_size is not None,
                 )
             )

@@ -10,9 +10,9 @@ from attnctl.exits import AttnctlError, Exit
 from attnctl.findings import Finding
 from attnctl.machine import Gpu, Machine
 from attnctl.profile.document import key_of
-from attnctl.profile.hashes import KernelHashes, kernel_hashes
+from attnctl.profile.hashes import hashes_of
 from attnctl.profile.layers import layer_of_shape
-from attnctl.profile.live import live, stated
+from attnctl.profile.live import live
 from attnctl.profile.match import match
 from attnctl.profile.pick import Pick, Table
 from attnctl.profile.values import Entry, Profile
@@ -57,8 +57,7 @@ def wanted(
             f"{path}: it was timed on {profile.key}, and this is {key_of(machine, gpu)}: give a "
             "profile of this device (attnctl profile list)"
         )
-    hashes = kernel_hashes(registry, stated(profile.entries), KernelHashes())
-    alive, dead = live(profile, hashes)
+    alive, dead = live(profile, hashes_of(profile, registry))
     notes = [*map(str, dead), *profile.bad_entries]
     if found.status == "stale":
         notes.append(f"{path} is stale here: {_differences(found.findings)}")

@@ -66,7 +66,7 @@ class Warmer:
 
         plan = self._plan(job)
         # a plan passes over what it cannot run, so that the batches would run with something else
-        lack = lack_of(job.backend, job.knobs, job.kernel, self._registry)
+        lack = lack_of(job.backend, job.knobs, job.kernel, self._registry, job.shape)
         if lack:
             raise InputError(lack)
         before = self._count.now()

@@ -145,3 +145,13 @@ def test_the_fakes_refuse_what_the_package_would() -> None:
         function(*range(7), seqused_k=1)
     with pytest.raises(TypeError, match="max_seqlen_k"):
         function(*range(6))
+
+
+def test_a_version_that_was_named_says_whether_it_can_be_loaded() -> None:
+    """Without a batch: by loading its packages, as the first batch would."""
+    adapter = runtime(fakes.loader(flash_attn_interface=fakes.fa3()))
+    assert adapter.lack() == ""
+    assert adapter.with_knobs({}, "fa3").lack() == ""
+    assert "no argument for sinks" in adapter.with_knobs({}, "fa3").lack(sinks=True)
+    said = adapter.with_knobs({}, "fa4").lack()
+    assert said.startswith("FLASH_ATTN: FlashAttention cannot be loaded: FA4: flash_attn.cute: ")

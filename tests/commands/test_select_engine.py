@@ -161,3 +161,12 @@ def test_rejections_show_what_removes_them() -> None:
     )
     assert "KV cache fp8 with FlashAttention 2 on compute capability 8.0" in found.out
     assert "--kv-cache-dtype bfloat16" in found.out
+
+
+def test_groups_whose_backends_ask_for_other_blocks_get_the_one_size_of_vllm() -> None:
+    """AITER's unified attention asks for 64 alone, and takes the 16 that TRITON_ATTN has."""
+    demands = ("--backend", "sliding=ROCM_AITER_UNIFIED_ATTN", "--backend", "full=TRITON_ATTN")
+    found = run("select", "-m", GPT_OSS, "--machine", "mi300x", *demands, "--vllm-args")
+    assert found.out == "--kv-cache-dtype auto --block-size 16\n"
+    said = "--block-size: one size for all groups, 16; by themselves they would have 64 and 16"
+    assert said in found.err

@@ -116,3 +116,12 @@ def test_another_file_is_refused(text: str, says: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(InputError, match=says):
         read_report(str(path))
+
+
+@pytest.mark.parametrize("field", ["spills_bytes", "shared_bytes", "registers", "seconds"])
+def test_a_launch_with_less_than_nothing_is_refused(field: str, tmp_path: Path) -> None:
+    """Compared with, every launch of today would be one for the worse."""
+    path = tmp_path / "old.json"
+    path.write_bytes(as_json(report(passed(**{field: -1}))))
+    with pytest.raises(InputError, match=rf"is no report of smoke \(.*>= 0.* - at `\$.*{field}`"):
+        read_report(str(path))

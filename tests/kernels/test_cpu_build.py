@@ -17,8 +17,18 @@ import torch
 from attnctl.backends.cpu_attn.kernel import CpuAttention
 from attnctl.exits import InputError
 from attnctl.findings import Verdict
-from attnctl.kernels.cpu.build import build, cache_folder, compilers, isa_flags
+from attnctl.kernels.cpu.build import (
+    Built,
+    build,
+    build_here,
+    cache_folder,
+    compiler_environ,
+    compilers,
+    isa_flags,
+)
+from attnctl.kernels.cpu.build_tiles import build_tiles
 from attnctl.ops.paged import Paged
+from attnctl.probe.host import HostError
 from attnctl.probe.realhost import RealHost
 
 PATH = os.environ["PATH"]
@@ -156,6 +166,35 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> Non
     shared.chmod(0o777)
     found = cache_folder({"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
     assert found == tmp_path / f"attnctl-{os.geteuid()}"
+
+
+class HostWithoutPath(HostWithEnvironment):
+    """A machine that does not say one of its variables."""
+
+    def ask(self, op: str, *args: Any) -> Any:
+        if args[0] == "PATH":
+            raise HostError("denied", "no")
+        return super().ask(op, *args)
+
+
+def test_of_the_environment_a_build_takes_what_it_depends_on() -> None:
+    """Variables that are set; one that is not told is as one that is not set."""
+    environ = {"CC": "clang", "PATH": "/bin", "HOME": "/root", "LD_LIBRARY_PATH": "/lib"}
+    assert compiler_environ(HostWithEnvironment(environ)) == {
+        "CC": "clang",
+        "PATH": "/bin",
+        "HOME": "/root",
+    }
+    assert compiler_environ(HostWithoutPath(environ)) == {"CC": "clang", "HOME": "/root"}
+
+
+@pytest.mark.parametrize("make", [build_here, build_tiles])
+def test_both_ways_to_build_ask_the_hosts_environment(
+    make: Callable[[Any, Path], Built], source: Path, tmp_path: Path
+) -> None:
+    """A machine without a compiler has none in either."""
+    made = make(HostWithEnvironment({"PATH": str(tmp_path), "TMPDIR": str(tmp_path)}), source)
+    assert made.finding.found.startswith("there is no compiler")
 
 
 def test_flags_follow_what_is_usable() -> None:

@@ -157,6 +157,26 @@ def test_a_time_that_no_clock_gives_is_refused(tmp_path: Path, one: Timing) -> N
         read_times(str(path))
 
 
+@pytest.mark.parametrize("field", ["read_gbps", "matrix_gflops", "cache_bytes"])
+def test_a_device_that_does_less_than_nothing_is_refused(tmp_path: Path, field: str) -> None:
+    """With the place in the file."""
+    path = tmp_path / "old.json"
+    ceiling = msgspec.structs.replace(CEILING, **{field: -1})
+    path.write_bytes(as_json(report(trial(10.0), ceiling=ceiling)))
+    with pytest.raises(InputError, match=rf">= 0.* - at `\$\.ceilings\[0\]\.{field}`"):
+        read_times(str(path))
+
+
+@pytest.mark.parametrize("field", ["runs", "bytes", "flops", "gbps", "floor_us", "share"])
+def test_a_timing_of_less_than_nothing_is_refused(tmp_path: Path, field: str) -> None:
+    """Whatever figure it is."""
+    path = tmp_path / "old.json"
+    one = Trial("a()", "pass", timing=msgspec.structs.replace(timing(10.0), **{field: -1}))
+    path.write_bytes(as_json(report(one)))
+    with pytest.raises(InputError, match=rf"is no report of smoke \(.*>= 0.*\.{field}`"):
+        read_times(str(path))
+
+
 def test_another_device_is_named() -> None:
     """Its times are compared all the same, by a reader who knows; older reports name none."""
     before, now = (

@@ -88,7 +88,7 @@ def _entry(
         )
         for phase, batch, context, query in grid
     )
-    hashes = kernel_hashes(registry, order)
+    hashes = kernel_hashes(registry, "gpu" if box.gpus else "cpu", order)
     return Entry(shape=shape_of(layer), points=tuple(points), kernels=hashes, order=order)
 
 

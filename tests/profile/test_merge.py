@@ -8,8 +8,8 @@ import pytest
 from attnctl.exits import InputError
 from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.document import parse
-from attnctl.profile.merge import merge
-from attnctl.profile.values import Profile, Versions
+from attnctl.profile.merge import merge, without
+from attnctl.profile.values import Profile, Timing, Versions
 from tests.profile.factory import GRID, profile
 
 
@@ -140,3 +140,46 @@ def test_another_driver_mixes() -> None:
     one = msgspec.structs.replace(profile(), versions=Versions(torch="2", driver="570"))
     other = msgspec.structs.replace(profile(), versions=Versions(torch="2", driver="580"))
     assert merge(one, other).versions.driver == "580"
+
+
+def sized(*timings: Timing, others: tuple[Timing, ...] = ()) -> Profile:
+    """One shape at one point."""
+    whole = profile(grid=GRID[:1])
+    (entry,) = whole.entries
+    point = msgspec.structs.replace(
+        entry.points[0], timings=timings, others=others, rejected=(), pick=""
+    )
+    entry = msgspec.structs.replace(entry, points=(point,))
+    return msgspec.structs.replace(whole, entries=(entry,))
+
+
+def on(tokens: int | None, time_us: float) -> Timing:
+    knobs = {"block_size": tokens} if tokens else {}
+    return Timing(backend="TRITON_ATTN", median_us=time_us, knobs=knobs)
+
+
+def test_a_time_on_other_blocks_is_kept_beside_the_later_one() -> None:
+    """Of each size the later counts; the sizes stand in rising order in the document."""
+    older = sized(on(None, 10.0), others=(on(128, 12.0), on(64, 11.0)))
+    newer = sized(on(128, 9.0), others=(on(32, 13.0),))
+    found = canonical(merge(older, newer))
+    (point,) = found.entries[0].points
+    assert point.timings == (on(128, 9.0),)
+    assert point.others == (on(None, 10.0), on(32, 13.0), on(64, 11.0))
+    assert parse(encode(found), "p") == found
+    again = canonical(merge(newer, sized(on(32, 7.0))))
+    assert again.entries[0].points[0].timings == (on(32, 7.0),)
+    assert again.entries[0].points[0].others == (on(128, 9.0),)
+
+
+def test_what_is_taken_out_of_a_point_goes_on_all_sizes() -> None:
+    """A kernel that was edited is another one with any blocks."""
+    (point,) = sized(on(None, 10.0), others=(on(128, 12.0),)).entries[0].points
+    gone = without(point, {"TRITON_ATTN"})
+    assert (gone.timings, gone.others) == ((), ())
+
+
+def test_two_times_of_one_backend_on_one_size_are_a_slip() -> None:
+    """Of a size that was chosen nothing stands beside."""
+    with pytest.raises(ValueError, match="two timings on one size of blocks"):
+        sized(on(128, 9.0), others=(on(128, 12.0),))

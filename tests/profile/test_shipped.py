@@ -31,7 +31,8 @@ def owner(key: Key) -> tuple[Machine, Gpu | None] | None:
 def test_every_shipped_profile_holds() -> None:
     """Each is in its canonical form, agrees with its timings, and its kernels are unchanged.
 
-    After an edit of a kernel: tune anew, or `attnctl profile prune FILE`.
+    After an edit of a kernel: tune anew, or `attnctl profile prune FILE`; after one that changes
+    nothing of what runs: `tools/restamp.py`.
     """
     for path in SHIPPED:
         profile = read_profile(path)

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from attnctl.layer import Options
+from attnctl.profile.blocks import timed_sizes
 from attnctl.profile.document import read_profile
 from attnctl.profile.pick import Table
 from attnctl.profile.values import Entry
@@ -297,3 +299,32 @@ def test_a_backend_that_failed_on_the_chosen_size_is_not_picked(tmp_path: Path) 
     for one in entry.points:
         assert [timing.backend for timing in one.timings] == [TRITON]
         assert ("FLASH_ATTN", "wrong") in {(out.backend, out.why) for out in one.rejected}
+
+
+def test_what_was_raced_on_the_size_that_lost_is_kept_beside(tmp_path: Path) -> None:
+    """Each backend's best on it, so that one size for several layer shapes can be chosen later."""
+    entry = tuned_entry(tmp_path, Shared(cost, settings=SIZES), MANY, budget_s=60.0)
+    raced = [one for one in entry.points if one.others]
+    assert len(raced) == 16
+    for one in raced:
+        assert [(t.backend, t.block_size) for t in one.others] == [(FLASH, None), (TRITON, None)]
+    first = raced[0]
+    assert (first.phase, first.others[1].knobs, first.others[1].median_us) == (
+        *("decode", {"tile": 64}, 100.0),
+    )
+    assert first.timing(TRITON).median_us == 94.0  # type: ignore[union-attr]
+
+
+def test_a_tune_of_one_size_says_which(tmp_path: Path) -> None:
+    """With --block-size 64 no timing may pass for one of the 16 that the backends have alone."""
+    own: list[Knobs] = [{}, {"tile": 64}]
+    loads = decode((1, 4), (1024,))
+    bench = Shared(cost, settings=own)
+    entry = tuned_entry(tmp_path, bench, loads, options=Options(block_size=64))
+    for one in entry.points:
+        assert [(t.backend, t.block_size, t.default_block) for t in one.timings] == [
+            (FLASH, 64, 64),
+            (TRITON, 64, 64),
+        ]
+        assert one.others == ()
+    assert timed_sizes(entry, {FLASH: 16, TRITON: 16}) == (64,)

@@ -51,7 +51,7 @@ class CpuMlaSparse(Built["tuple[LatentKernels, IndexerKernels]"], SparseLatent):
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
     ) -> None:
-        check_index_keys(self.name, key, index_cache, metadata, params)
+        metadata = check_index_keys(self.name, key, index_cache, metadata, params)
         write_index_keys(key, index_cache, metadata.slot_mapping, params)
 
     def index_logits(
@@ -62,7 +62,7 @@ class CpuMlaSparse(Built["tuple[LatentKernels, IndexerKernels]"], SparseLatent):
         metadata: Metadata,
         params: Indexing,
     ) -> Tensor:
-        check_indexing(self.name, query, weights, index_cache, metadata, params)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params)
         longest = max([0, *metadata.seq_lens.tolist()])
         out = weights.new_full((query.shape[0], longest), -torch.inf, dtype=torch.float32)
         _, indexer = self._open()
@@ -78,7 +78,7 @@ class CpuMlaSparse(Built["tuple[LatentKernels, IndexerKernels]"], SparseLatent):
         params: Indexing,
         out: Tensor | None = None,
     ) -> Tensor:
-        check_indexing(self.name, query, weights, index_cache, metadata, params, out)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params, out)
         if out is None:
             out = weights.new_full((query.shape[0], params.topk), -1, dtype=torch.int32)
         _, indexer = self._open()

@@ -8,6 +8,8 @@ from attnctl.requirements import (
     compute_dtypes,
     features,
     flash_alibi,
+    flash_block_multiple,
+    flash_block_size,
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
@@ -34,7 +36,7 @@ BACKEND = Backend(
         compute_dtypes(*HALF),
         flash_head_size(),
         flash_kv_cache_dtype(),
-        *on("cuda", block_size(multiple_of=16)),
+        *on("cuda", flash_block_size(multiple=16)),
         *on("xpu", block_size(multiple_of=64)),
         whole_chunks(),
         # chunked layers are served as virtual batches, one per chunk
@@ -57,5 +59,6 @@ BACKEND = Backend(
     ),
     block_multiple=16,
     block_multiple_on={"xpu": 64},
+    block_multiple_for=flash_block_multiple,
     kernel="adapter",
 )

@@ -158,11 +158,11 @@ class FlexAttention(PackedCache):
 
 
 def _check(params: Paged) -> None:
+    refuse("FLEX_ATTENTION", params)
     if params.sinks is not None:
         raise InputError(
             "FLEX_ATTENTION: attention sinks are not in flex_attention; try TRITON_ATTN or CPU_ATTN"
         )
-    refuse("FLEX_ATTENTION", params)
 
 
 RUNTIME = FlexAttention()

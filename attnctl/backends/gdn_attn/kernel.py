@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from attnctl.backends.gdn_attn.metadata import GdnMetadata, pieces, split
-from attnctl.kernels.state_runtime import Shape, StateAttention
+from attnctl.backends.gdn_attn.split_checks import check_batch_to_split, check_split
+from attnctl.kernels.state_runtime import StateAttention
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.states import over_tensors, take
 from attnctl.runtime import StateMetadata
@@ -30,8 +31,13 @@ class GdnAttention(StateAttention):
     ) -> GdnMetadata:
         """The halves of a batch for forward on `device`; metadata.split says what is given.
 
-        The arguments are on the host, where engines lay a batch out.
+        The arguments are on the host, where engines lay a batch out. InputError: they contradict
+        each other.
         """
+        check_batch_to_split(
+            self.get_name(), query_start_loc, seq_lens, state_indices, num_drafts, num_accepted,
+            num_spec,
+        )  # fmt: skip
         found = split(
             query_start_loc, seq_lens, state_indices, num_drafts=num_drafts,
             num_accepted=num_accepted, num_spec=num_spec,
@@ -45,22 +51,23 @@ class GdnAttention(StateAttention):
         metadata: StateMetadata | GdnMetadata,
         out: Tensor | None = None,
     ) -> Tensor:
-        """[T, Hv, Dv]: outputs of every token; states in place."""
-        if isinstance(metadata, StateMetadata):
+        """[T, Hv, Dv]: outputs of every token; states in place. InputError: as of StateAttention,
+        or a split that lacks a part."""
+        if not isinstance(metadata, GdnMetadata):
             return super().forward(inputs, state, metadata, out)
-        if out is None:
-            out = inputs.v.new_zeros(inputs.v.shape)
+        out = self._checked(inputs, state, out)
+        check_split(self.get_name(), metadata, out)
         for tokens, batch in pieces(metadata):
             part = take(inputs, tokens)
             if isinstance(tokens, slice):
-                super().forward(part, state, batch, out[tokens])
+                self._run(part, state, batch, out[tokens])
             else:
-                out[tokens] = super().forward(part, state, batch)
+                # a copy, in which padding keeps what it held
+                found = out[tokens]
+                self._run(part, state, batch, found)
+                with torch.no_grad():
+                    out[tokens] = found
         return out
 
 
-def _shapes(inputs: Gdn) -> tuple[Shape, Shape]:
-    return (*inputs.v.shape[1:], inputs.q.shape[2]), tuple(inputs.v.shape)
-
-
-RUNTIME = GdnAttention("GDN_ATTN", "gdn", ("gdn", "kda"), _shapes, ("fla", "flashinfer"))
+RUNTIME = GdnAttention("GDN_ATTN", "gdn", ("gdn", "kda"), ("fla", "flashinfer"))

@@ -108,7 +108,7 @@ def _speculative(
     live = int((others > 0).sum())
     total, of_spec = int(lengths.sum()), int(spec.sum())
     alone = live == 0
-    owner = torch.repeat_interleave(masks, lengths)
+    owner = torch.repeat_interleave(masks, lengths.long())
     uniform = int(spec[0]) if bool((spec == spec[0]).all()) else None
     return GdnMetadata(
         num_prefills=live,

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from attnctl.kernels.state_runtime import Shape, StateAttention
-from attnctl.ops.mamba2 import Mamba2
+from attnctl.kernels.state_runtime import StateAttention
 
-
-def _shapes(inputs: Mamba2) -> tuple[Shape, Shape]:
-    return (*inputs.x.shape[1:], inputs.b.shape[2]), tuple(inputs.x.shape)
-
-
-RUNTIME = StateAttention("MAMBA2_ATTN", "mamba2", ("mamba2",), _shapes, ("mamba_ssm",))
+RUNTIME = StateAttention("MAMBA2_ATTN", "mamba2", ("mamba2",), ("mamba_ssm",))

@@ -34,8 +34,7 @@ def command(
 
     from attnctl.exits import Exit
     from attnctl.profile.document import read_profile
-    from attnctl.profile.hashes import KernelHashes, kernel_hashes
-    from attnctl.profile.live import stated
+    from attnctl.profile.hashes import KernelHashes, hashes_of
     from attnctl.registry import load
     from attnctl.render.output import remark
     from attnctl.render.plain import clean
@@ -47,7 +46,7 @@ def command(
         remark(sentence)
     registry, hashes = load(), KernelHashes()
     for profile in profiles:
-        here = kernel_hashes(registry, stated(profile.entries), hashes)
+        here = hashes_of(profile, registry, hashes)
         path = _saved(profile, environ, here)
         ctx.obj.output.text(f"{path}: {counts_text(profile)} of {clean(profile.name)}\n")
     raise typer.Exit(Exit.NO if bad else Exit.OK)

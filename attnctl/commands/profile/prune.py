@@ -35,8 +35,8 @@ def command(
 
     from attnctl.exits import InputError
     from attnctl.profile.find import open_found, open_profiles
-    from attnctl.profile.hashes import KernelHashes, kernel_hashes
-    from attnctl.profile.live import live, stated
+    from attnctl.profile.hashes import KernelHashes, hashes_of
+    from attnctl.profile.live import live
     from attnctl.profile.places import bundled_folder, user_files
     from attnctl.profile.store import rewrite
     from attnctl.registry import load
@@ -55,7 +55,7 @@ def command(
                 f"{path} is shipped with attnctl, where what is dead of it is passed over: name "
                 "the file itself to rewrite it, or add --dry-run"
             )
-        kernels = kernel_hashes(registry, stated(profile.entries), hashes)
+        kernels = hashes_of(profile, registry, hashes)
         _, dead = live(profile, kernels)
         gone = (*map(str, dead), *profile.bad_entries)
         for sentence in gone:

@@ -6,11 +6,10 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attnctl.kernels.cpu.build import Built, build, compilers, isa_flags
-from attnctl.probe.host import Host, HostError, env
+from attnctl.kernels.cpu.build import Built, build, compiler_environ, compilers, isa_flags
+from attnctl.probe.host import Host
 
 _TILES = {"amx_tile": "-mamx-tile", "amx_bf16": "-mamx-bf16", "avx512_bf16": "-mavx512bf16"}
-_NAMES = ("CC", "PATH", "XDG_CACHE_HOME", "HOME", "TMPDIR")
 
 
 def build_tiles(host: Host, source: Path) -> Built:
@@ -19,7 +18,7 @@ def build_tiles(host: Host, source: Path) -> Built:
     from attnctl.probe.ledger import Ledger
 
     cpu = probe_cpu(host, Ledger())
-    environ = {name: value for name in _NAMES if (value := _env(host, name)) is not None}
+    environ = compiler_environ(host)
     flags = isa_flags(cpu.arch, cpu.isa)
     flags += known(tile_flags(cpu.isa, flags), environ)
     return build(source, flags, environ, f"{cpu.arch} {cpu.model} {cpu.isa}")
@@ -42,10 +41,3 @@ def known(flags: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]
     except (OSError, subprocess.TimeoutExpired):
         return ()
     return () if ended.returncode else flags
-
-
-def _env(host: Host, name: str) -> str | None:
-    try:
-        return env(host, name)
-    except HostError:
-        return None

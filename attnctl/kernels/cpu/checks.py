@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import NoReturn
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from attnctl.arguments import shown
 from attnctl.exits import InputError
+from attnctl.kernels import size_checks
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors
 from attnctl.kernels.paged_checks import check_written
 from attnctl.ops.paged import Paged
@@ -28,18 +28,9 @@ def check_sizes(
     num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, head_size_v: int
 ) -> None:
     """InputError: a size of cache_shape that the kernels do not take."""
-    counts = {"num_blocks": num_blocks, "block_size": block_size, "num_kv_heads": num_kv_heads}
+    counts = {"num_blocks": num_blocks, "num_kv_heads": num_kv_heads}
     widths = {"head_size": head_size, "head_size_v": head_size_v}
-    for name, size in {**counts, **widths}.items():
-        # a block size of 0 or less has its own sentence, which names the nearest that works
-        least = 1 if name != "block_size" else size
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < least:
-            refuse(f"{name} must be a positive integer; it is {size!r}")
-    if block_size < 1 or block_size % BLOCK_MULTIPLE:
-        nearest = max(BLOCK_MULTIPLE, -(-block_size // BLOCK_MULTIPLE) * BLOCK_MULTIPLE)
-        refuse(
-            f"block_size must be a multiple of {BLOCK_MULTIPLE}; it is {block_size}. Try {nearest}"
-        )
+    size_checks.check_sizes("CPU_ATTN", block_size, BLOCK_MULTIPLE, **counts, **widths)
     for name, size in widths.items():
         if size < HEAD_LEAST or size % HEAD_MULTIPLE:
             refuse(

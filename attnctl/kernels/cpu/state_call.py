@@ -16,11 +16,13 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.findings import Finding
 from attnctl.kernels.cpu.build import build_here
-from attnctl.kernels.cpu.state_pack import PACKERS, Call, Refused, refuse
+from attnctl.kernels.cpu.state_pack import PACKERS, Call, Refused
 from attnctl.runtime import StateMetadata
 
 if TYPE_CHECKING:
     from attnctl.probe.host import Host
+
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 SOURCE = Path(__file__).with_name("states.cpp")
 
@@ -56,9 +58,10 @@ class NativeStates:
     ) -> bool:
         """False where the kernels do not take these tensors: nothing has been done then.
 
-        InputError: the tensors contradict each other.
+        The tensors are such as attnctl.kernels.state_checks lets pass. InputError: the batch leads
+        beyond them; its numbers may have changed since it was looked at.
         """
-        call = Call(op, state)
+        call = Call(state)
         try:
             batch = self._open(metadata, out.shape[0], state.shape[0], call.kept)
             arguments = PACKERS[op](call, inputs, batch, out, metadata)
@@ -103,9 +106,10 @@ def _batch(
         if tensor is None:
             found.append(0)
             continue
-        if not tensor.is_cpu or tensor.shape[0] != rows + (name == "query_start_loc"):
-            refuse(f"{name} must lie on the cpu with {rows} rows; it is {list(tensor.shape)}")
         if tensor.dtype is not dtype or not tensor.is_contiguous():
+            if tensor.dtype is torch.int64 and dtype is torch.int32:
+                # what is beyond every pool stays so
+                tensor = tensor.clamp(_LEAST, _MOST)
             tensor = tensor.to(dtype).contiguous()
             copied.append(tensor)
         found.append(tensor.data_ptr())

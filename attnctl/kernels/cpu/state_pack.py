@@ -1,15 +1,17 @@
-"""The arguments of a state kernel: each operation's tensors, checked and packed into one block."""
+"""The arguments of a state kernel: each operation's tensors packed into one block.
+
+attnctl.kernels.state_checks has said that they fit together and lie on the processor.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnctl.exits import InputError
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.linear import Linear
 from attnctl.ops.mamba1 import Mamba1
@@ -34,12 +36,12 @@ class Refused(Exception):  # noqa: N818  what the kernels do not take is no erro
 
 
 class Call:
-    """The tensors of one call: checked, described by address, and kept until it is over."""
+    """The tensors of one call: described by address, and kept until it is over."""
 
-    __slots__ = ("kept", "op", "state")
+    __slots__ = ("kept", "state")
 
-    def __init__(self, op: str, state: Tensor) -> None:
-        self.op, self.state = op, state
+    def __init__(self, state: Tensor) -> None:
+        self.state = state
         self.kept: list[Tensor] = []
 
     def dense_pool(self) -> tuple[int, ...]:
@@ -51,12 +53,10 @@ class Call:
             size *= extent
         return (state.data_ptr(), _type(state), steps[0])
 
-    def rows(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def rows(self, tensor: Tensor | None) -> tuple[int, ...]:
         """A tensor [T, n] or [T, heads, n], its last dimension dense; None: absent."""
         if tensor is None:
             return _ABSENT
-        if tensor.shape != shape or not tensor.is_cpu:
-            self._refuse(name, tensor, shape)
         steps = tensor.stride()
         if steps[-1] != 1:
             tensor = tensor.contiguous()
@@ -64,41 +64,27 @@ class Call:
             self.kept.append(tensor)
         return (tensor.data_ptr(), _type(tensor), steps[0], steps[1] if len(steps) == 3 else 0)
 
-    def numbers(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def numbers(self, tensor: Tensor) -> tuple[int, ...]:
         """A tensor [T, heads] of any strides."""
-        if tensor.shape != shape or not tensor.is_cpu:
-            self._refuse(name, tensor, shape)
         return (tensor.data_ptr(), _type(tensor), *tensor.stride())
 
-    def constant(
-        self, name: str, tensor: Tensor | None, shape: tuple[int, ...], other: Any = None
-    ) -> int:
+    def constant(self, tensor: Tensor | None) -> int:
         """The address of a layer's constant in float32, 0 where it has none."""
         if tensor is None:
             return 0
-        if (tensor.shape != shape and tensor.shape != other) or not tensor.is_cpu:
-            self._refuse(name, tensor, shape)
         if tensor.dtype is not torch.float32 or not tensor.is_contiguous():
             tensor = tensor.to(torch.float32).contiguous()
             self.kept.append(tensor)
         return int(tensor.data_ptr())
 
-    def stored(self, name: str, tensor: Tensor | None, shape: tuple[int, ...]) -> tuple[int, int]:
+    def stored(self, tensor: Tensor | None) -> tuple[int, int]:
         """The address and type of a layer's constant as it is, zeros where it has none."""
         if tensor is None:
             return 0, 0
-        if tensor.shape != shape or not tensor.is_cpu:
-            self._refuse(name, tensor, shape)
         if not tensor.is_contiguous():
             tensor = tensor.contiguous()
             self.kept.append(tensor)
         return int(tensor.data_ptr()), _type(tensor)
-
-    def _refuse(self, name: str, tensor: Tensor, shape: tuple[int, ...]) -> NoReturn:
-        refuse(
-            f"{self.op}: {name} must be {list(shape)} on the cpu for these inputs; "
-            f"it is {list(tensor.shape)} on {tensor.device}"
-        )
 
 
 def _out(out: Tensor) -> tuple[int, ...]:
@@ -109,25 +95,20 @@ def _out(out: Tensor) -> tuple[int, ...]:
 
 
 def _gdn(call: Call, x: Gdn, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
-    tokens, k_heads, width = x.q.shape
-    _, v_heads, width_v = x.v.shape
-    if not k_heads or v_heads % k_heads:
-        refuse(f"gdn: {v_heads} value heads do not divide by {k_heads} key heads")
-    keys, channels = (tokens, k_heads, width), x.g.dim() == 3
-    heads = (tokens, v_heads)
-    gates = call.rows("g", x.g, (*heads, width)) if channels else call.numbers("g", x.g, heads)
-    bias = (v_heads, width) if channels else (v_heads,)
+    k_heads, width = x.q.shape[1:]
+    v_heads, width_v = x.v.shape[1:]
+    channels = x.g.dim() == 3
     return _GDN.pack(
         *batch,
         *call.dense_pool(),
-        *call.rows("q", x.q, keys),
-        *call.rows("k", x.k, keys),
-        *call.rows("v", x.v, (*heads, width_v)),
-        *gates,
-        *call.numbers("beta", x.beta, heads),
+        *call.rows(x.q),
+        *call.rows(x.k),
+        *call.rows(x.v),
+        *(call.rows(x.g) if channels else call.numbers(x.g)),
+        *call.numbers(x.beta),
         *_out(out),
-        call.constant("a_log", x.a_log, (v_heads,)),
-        0 if x.dt_bias is None or x.a_log is None else call.constant("dt_bias", x.dt_bias, bias),
+        call.constant(x.a_log),
+        0 if x.dt_bias is None or x.a_log is None else call.constant(x.dt_bias),
         k_heads,
         v_heads,
         width,
@@ -140,20 +121,18 @@ def _gdn(call: Call, x: Gdn, batch: tuple[int, ...], out: Tensor, _: StateMetada
 
 def _mamba1(call: Call, x: Mamba1, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
     channels, width = x.a.shape
-    tokens = x.x.shape[0]
-    wide, narrow = (tokens, channels), (tokens, width)
     return _MAMBA1.pack(
         *batch,
         *call.dense_pool(),
-        *call.rows("x", x.x, wide),
-        *call.rows("dt", x.dt, wide),
-        *call.rows("b", x.b, narrow),
-        *call.rows("c", x.c, narrow),
-        *call.rows("z", x.z, wide),
+        *call.rows(x.x),
+        *call.rows(x.dt),
+        *call.rows(x.b),
+        *call.rows(x.c),
+        *call.rows(x.z),
         *_out(out),
-        call.constant("a", x.a, (channels, width)),
-        call.constant("d", x.d, (channels,)),
-        call.constant("dt_bias", x.dt_bias, (channels,)),
+        call.constant(x.a),
+        call.constant(x.d),
+        call.constant(x.dt_bias),
         channels,
         width,
         x.softplus,
@@ -161,23 +140,20 @@ def _mamba1(call: Call, x: Mamba1, batch: tuple[int, ...], out: Tensor, _: State
 
 
 def _mamba2(call: Call, x: Mamba2, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
-    tokens, heads, width_v = x.x.shape
-    _, groups, width = x.b.shape
-    if not groups or heads % groups:
-        refuse(f"mamba2: {heads} heads do not divide by {groups} groups")
-    wide, shared = (tokens, heads, width_v), (tokens, groups, width)
+    heads, width_v = x.x.shape[1:]
+    groups, width = x.b.shape[1:]
     return _MAMBA2.pack(
         *batch,
         *call.dense_pool(),
-        *call.rows("x", x.x, wide),
-        *call.numbers("dt", x.dt, (tokens, heads)),
-        *call.rows("b", x.b, shared),
-        *call.rows("c", x.c, shared),
-        *call.rows("z", x.z, wide),
+        *call.rows(x.x),
+        *call.numbers(x.dt),
+        *call.rows(x.b),
+        *call.rows(x.c),
+        *call.rows(x.z),
         *_out(out),
-        call.constant("a", x.a, (heads,)),
-        call.constant("d", x.d, (heads,), (heads, width_v)),
-        call.constant("dt_bias", x.dt_bias, (heads,)),
+        call.constant(x.a),
+        call.constant(x.d),
+        call.constant(x.dt_bias),
         heads,
         groups,
         width_v,
@@ -189,16 +165,16 @@ def _mamba2(call: Call, x: Mamba2, batch: tuple[int, ...], out: Tensor, _: State
 
 
 def _linear(call: Call, x: Linear, batch: tuple[int, ...], out: Tensor, _: StateMetadata) -> bytes:
-    tokens, heads, width = x.q.shape
+    heads, width = x.q.shape[1:]
     width_v = x.v.shape[2]
     return _LINEAR.pack(
         *batch,
         *call.dense_pool(),
-        *call.rows("q", x.q, (tokens, heads, width)),
-        *call.rows("k", x.k, (tokens, heads, width)),
-        *call.rows("v", x.v, (tokens, heads, width_v)),
+        *call.rows(x.q),
+        *call.rows(x.k),
+        *call.rows(x.v),
         *_out(out),
-        call.constant("slope", x.slope, (heads,)),
+        call.constant(x.slope),
         heads,
         width,
         width_v,
@@ -209,13 +185,10 @@ def _linear(call: Call, x: Linear, batch: tuple[int, ...], out: Tensor, _: State
 def _short_conv(
     call: Call, x: ShortConv, batch: tuple[int, ...], out: Tensor, metadata: StateMetadata
 ) -> bytes:
-    state, shape = call.state, x.x.shape
+    state = call.state
     slot_step, column_step, channel_step = state.stride()
-    channels, taps = shape[1], x.weight.shape[1]
-    constants = (
-        call.stored("weight", x.weight, (channels, taps)),
-        call.stored("bias", x.bias, (channels,)),
-    )
+    channels, taps = x.weight.shape
+    constants = (call.stored(x.weight), call.stored(x.bias))
     return _CONV.pack(
         *batch,
         state.data_ptr(),
@@ -225,7 +198,7 @@ def _short_conv(
         channel_step,
         state.shape[1],
         metadata.num_spec,
-        *call.rows("x", x.x, shape),
+        *call.rows(x.x),
         *_out(out),
         *(found[0] for found in constants),
         *(found[1] for found in constants),
@@ -249,7 +222,3 @@ def _type(tensor: Tensor) -> int:
     if found is None:
         raise Refused
     return found
-
-
-def refuse(what: str) -> NoReturn:
-    raise InputError(what)

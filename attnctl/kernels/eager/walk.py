@@ -24,13 +24,17 @@ class Rows:
         self.starts = starts[:-1][self.index]
         self.lengths = lengths[self.index]
         self.slots = metadata.state_indices.long()[self.index]
-        self.known = metadata.has_initial_state[self.index]
+        self.known = metadata.has_initial_state[self.index].bool()
         none = torch.zeros_like(self.known)
         verified = metadata.speculative
-        self.verified = none if verified is None else verified[self.index]
+        self.verified = none if verified is None else verified[self.index].bool()
         accepted = metadata.num_accepted
         ones = torch.ones_like(self.starts)
-        self.accepted = ones if accepted is None else accepted.long()[self.index]
+        if accepted is None:
+            self.accepted = ones
+        else:
+            # where there is no state it says nothing
+            self.accepted = torch.where(self.known, accepted.long()[self.index], ones)
 
     def __len__(self) -> int:
         return int(self.index.shape[0])

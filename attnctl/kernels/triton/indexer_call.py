@@ -24,7 +24,7 @@ class TritonIndexer:
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
     ) -> None:
-        check_index_keys(self.name, key, index_cache, metadata, params)
+        metadata = check_index_keys(self.name, key, index_cache, metadata, params)
         values, scales = quantize_groups(key, GROUP, params.ue8m0)
         keys, key_scales = key_planes(index_cache)
         scatter_rows(values, keys, metadata.slot_mapping)
@@ -39,7 +39,7 @@ class TritonIndexer:
         params: Indexing,
     ) -> Tensor:
         """[T, max_seq_len] float32, -inf where a query token does not see the context token."""
-        check_indexing(self.name, query, weights, index_cache, metadata, params)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params)
         shape = (query.shape[0], metadata.max_seq_len)
         logits = torch.full(shape, -torch.inf, dtype=torch.float32, device=query.device)
         if logits.numel():
@@ -56,7 +56,7 @@ class TritonIndexer:
         params: Indexing,
         out: Tensor | None = None,
     ) -> Tensor:
-        check_indexing(self.name, query, weights, index_cache, metadata, params, out)
+        metadata = check_indexing(self.name, query, weights, index_cache, metadata, params, out)
         if out is None:
             shape = (query.shape[0], params.topk)
             out = torch.full(shape, -1, dtype=torch.int32, device=query.device)

@@ -39,7 +39,7 @@ class LatentKnobs(msgspec.Struct, frozen=True):
     """
 
     portable: bool = False
-    tile: Mapping[str, int] = MappingProxyType({})
+    tile: dict[str, int] = {}
     fill: int = 1
     boxes: bool = True
     segment_tiles: int = SEGMENT_TILES

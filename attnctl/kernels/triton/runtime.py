@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attnctl.arguments import shown
 from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, over_scales, views
 from attnctl.kernels.paged_checks import check_write
@@ -110,10 +111,14 @@ class TritonAttention(PackedCache):
 
 
 def check_device(name: str, tensor: Tensor, instead: str = "CPU_ATTN") -> None:
-    """InputError: a tensor of the processor, and kernels that are not interpreted.
+    """InputError: no tensor, or one of the processor, and kernels that are not interpreted.
 
     instead: the backend that computes there.
     """
+    if not isinstance(tensor, Tensor):
+        raise InputError(
+            f"{name}: its tensors must lie on a GPU; one is no tensor, but {shown(tensor)}"
+        )
     if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
         return
     if torch.cuda.is_available():

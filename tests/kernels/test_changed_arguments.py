@@ -1,0 +1,100 @@
+"""Each argument of each call of the library, one at a time, is what a program gives by mistake.
+
+Either it is refused in one sentence or the result is the specification's: never an error from
+inside, never memory that is nobody's, never a number that nobody meant.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attnctl.runtime import open_backend
+from tests.kernels import perturbed_states
+from tests.kernels.perturbed_attention import PAGED, Form, paged_sizes
+from tests.kernels.perturbed_latent import DENSE, SPARSE, WITHOUT_BATCH
+from tests.kernels.perturbed_states import NAMES
+from tests.kernels.perturbing import Call, fault, field_of, variants
+from tests.kernels.test_cpu_build import HostWithEnvironment
+
+ATTENTION: dict[str, tuple[Form, ...]] = {
+    "CPU_ATTN": PAGED,
+    "FLEX_ATTENTION": PAGED,
+    "CPU_MLA": DENSE,
+    "CPU_MLA_SPARSE": SPARSE,
+}
+CALLS = [(name, form) for name, forms in ATTENTION.items() for form in forms]
+BATCHED = [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
+STATES = [(size, form) for size in NAMES for form in ("c++", "torch")]
+
+
+@pytest.fixture(autouse=True)
+def _compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+def faults(call: Call, only: str = "") -> list[str]:
+    """What is wrong with the answers to a call, its own first, then those with one change each."""
+    given, found = call.arguments(), []
+    first = call.fields()[0]
+    assert not fault(call, first, field_of(call.arguments(), first)), "the call itself is wrong"
+    for field in call.fields():
+        if field.startswith(only):
+            for what, value in variants(field_of(given, field)):
+                wrong = fault(call, field, value)
+                found += [f"{field}, {what}: {wrong}"] if wrong else []
+    return found
+
+
+def runtime_of(size: str, form: str, tmp_path: Path) -> Any:
+    """A state backend: on a machine without a compiler it computes in torch."""
+    runtime = open_backend(NAMES[size]).with_knobs({})
+    if form == "torch":
+        runtime._opened = None
+        runtime._host = HostWithEnvironment(
+            {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+        )
+    return runtime
+
+
+@pytest.mark.parametrize(("size", "form"), STATES)
+def test_a_changed_argument_of_a_state_call_is_refused_or_right(
+    size: str, form: str, tmp_path: Path
+) -> None:
+    """Inputs, pool, output, and what build_metadata is given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not faults(perturbed_states.built(runtime_of(size, form, tmp_path), size))
+
+
+@pytest.mark.parametrize(("size", "form"), STATES)
+def test_a_changed_batch_of_states_is_refused_or_right(
+    size: str, form: str, tmp_path: Path
+) -> None:
+    """A StateMetadata that a program has put together itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call = perturbed_states.handed(runtime_of(size, form, tmp_path), size)
+        assert not faults(call, "metadata")
+
+
+def test_a_changed_batch_that_is_split_is_refused_or_right() -> None:
+    """What GDN_ATTN's build_split is given, and the call with what it makes of it."""
+    assert not faults(perturbed_states.split(open_backend("GDN_ATTN")))
+
+
+@pytest.mark.parametrize(("name", "form"), CALLS)
+def test_a_changed_argument_of_attention_is_refused_or_right(name: str, form: Form) -> None:
+    """Tensors, parameters, output, and what build_metadata is given."""
+    assert not faults(form(open_backend(name), False))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
+)
+def test_a_changed_batch_of_attention_is_refused_or_right(name: str, form: Form) -> None:
+    """A Metadata that a program has put together itself."""
+    assert not faults(form(open_backend(name), True), "metadata")
