@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import AbsentError, InputError, absent
+from attnctl.kernels.batch_checks import FittingMetadata
 from attnctl.ops.paged import Paged
 from attnctl.requirements.flash import FA2_PAGE
 from attnctl.runtime import Metadata
@@ -28,7 +29,7 @@ class Flash(msgspec.Struct, frozen=True):
     carried: bool
 
 
-class FlashMetadata(Metadata, frozen=True, kw_only=True):
+class FlashMetadata(FittingMetadata, frozen=True, kw_only=True):
     """context_start_loc: [B + 1] int32, where FA2's own package wants the lengths summed up."""
 
     context_start_loc: Tensor

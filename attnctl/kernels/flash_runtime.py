@@ -83,14 +83,23 @@ class FlashAttention(PackedCache):
         max_query_len: int,
         max_seq_len: int,
     ) -> Metadata:
-        return FlashMetadata(
-            query_start_loc=query_start_loc,
-            seq_lens=seq_lens,
-            block_table=block_table,
-            slot_mapping=slot_mapping,
+        """The batch, and where each context ends among all. InputError: as of PackedCache."""
+        found = super().build_metadata(
+            query_start_loc,
+            seq_lens,
+            block_table,
+            slot_mapping,
             max_query_len=max_query_len,
             max_seq_len=max_seq_len,
-            context_start_loc=summed(seq_lens),
+        )
+        return FlashMetadata(
+            query_start_loc=found.query_start_loc,
+            seq_lens=found.seq_lens,
+            block_table=found.block_table,
+            slot_mapping=found.slot_mapping,
+            max_query_len=max_query_len,
+            max_seq_len=max_seq_len,
+            context_start_loc=summed(found.seq_lens),
         )
 
     def forward(
@@ -101,7 +110,9 @@ class FlashAttention(PackedCache):
         params: Paged,
         out: Tensor | None = None,
     ) -> Tensor:
-        """[T, H, Dv] in the query's dtype. InputError: what the loaded version does not take."""
+        """[T, H, Dv] in the query's dtype. InputError: what the loaded version does not take, or
+        tensors that do not fit together."""
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
         width_v = cache.shape[3] - width
         if tokens == 0 or metadata.max_query_len == 0:
@@ -147,7 +158,13 @@ class FlashAttention(PackedCache):
 
     def _able(self, device: torch.device, layer: Layer) -> list[int]:
         """The versions that take this layer on this device, the rules' own first."""
-        versions = suitable_versions(self._capability(device), layer)
+        try:
+            capability = self._capability(device)
+        except (AssertionError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"{self.name}: its tensors must lie on a CUDA GPU; they lie on {device}"
+            ) from error
+        versions = suitable_versions(capability, layer)
         allowed = (2, 3, 4) if layer.head_size == layer.head_size_v else (3, 4)
         return [one for one in versions if one in allowed and self._version in (None, one)]
 

@@ -137,9 +137,9 @@ class SparseAdapter(SparseLatent, ABC):
     ) -> None:
         self._other.write_index(key, index_cache, metadata, params)
 
-    def index_logits(self, *call: Any) -> Tensor:
+    def index_logits(self, *call: Any, **more: Any) -> Tensor:
         """As attnctl.latent_runtime.MlaSparseRuntime has it."""
-        found: Tensor = self._other.index_logits(*call)
+        found: Tensor = self._other.index_logits(*call, **more)
         return found
 
     def select_tokens(self, *call: Any, **more: Any) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnctl.arguments import shown
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
-from attnctl.kernels.metadata_checks import checked_batch
+from attnctl.kernels.metadata_checks import check_places, checked_batch
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
 from attnctl.runtime import Metadata
@@ -116,6 +116,7 @@ def check_indexing(
             name,
             f"query has {shape[0]} rows; query_start_loc ends at {metadata.rows} and needs as many",
         )
+    check_places(name, metadata, cache)
     if out is not None:
         _check_picks(name, out, query, params.topk)
     return metadata

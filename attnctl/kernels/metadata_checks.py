@@ -44,15 +44,19 @@ def checked_batch(name: str, metadata: Metadata) -> Metadata:
     """The batch of a call: looked through here where build_metadata has not.
 
     InputError: as of check_batch. On another device than the processor a batch of the program's own
-    is taken as it is then, so that what is kept for a batch is found by it.
+    is taken as it is then, so that what is kept for a batch is found by it; but where its tensors
+    have gaps, which kernels do not step over.
     """
-    if isinstance(metadata, FittingMetadata):
+    if isinstance(metadata, CheckedMetadata):
+        return metadata
+    if isinstance(metadata, FittingMetadata) and not metadata.seq_lens.is_cpu:
         return metadata
     tensors = _tensors(name, metadata)
     if metadata.seq_lens.is_cpu:
         return batch_checks.check_batch(name, metadata)
     _check_fields(name, metadata, tensors)
-    return metadata
+    dense = all(tensor.is_contiguous() for tensor in tensors.values())
+    return metadata if dense else check_batch(name, metadata)
 
 
 def _tensors(name: str, metadata: Metadata) -> dict[str, Tensor]:

@@ -43,7 +43,8 @@ def _given(size: str) -> dict[str, Any]:
     inputs, slot = make(size, TOKENS, 1)
     if op_of(size) == "mamba1":
         # a step that decays without softplus, too
-        inputs = msgspec.structs.replace(inputs, dt=inputs.dt.abs())
+        steps = {"dt": inputs.dt.abs(), "dt_bias": inputs.dt_bias.abs()}
+        inputs = msgspec.structs.replace(inputs, **steps)
     if op_of(size) == "short_conv":
         slot = (slot[0] + NUM_SPEC, *slot[1:])
     generator = torch.Generator().manual_seed(2)

@@ -11,10 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triton.language  # noqa: F401  before a test hides that it is interpreted
 
+from attnctl.exits import InputError
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
-from tests.kernels.perturbed_attention import PAGED, Form, paged_sizes
+from tests.kernels.perturbed_attention import (
+    BATCH,
+    PAGED,
+    Form,
+    paged_forward,
+    paged_sizes,
+    paged_write,
+)
 from tests.kernels.perturbed_latent import DENSE, SPARSE, WITHOUT_BATCH
 from tests.kernels.perturbed_states import NAMES
 from tests.kernels.perturbing import Call, fault, field_of, variants
@@ -27,6 +36,17 @@ ATTENTION: dict[str, tuple[Form, ...]] = {
     "CPU_MLA_SPARSE": SPARSE,
 }
 CALLS = [(name, form) for name, forms in ATTENTION.items() for form in forms]
+TRITON: dict[str, tuple[Form, ...]] = {
+    "TRITON_ATTN": PAGED,
+    "TRITON_MLA": DENSE,
+    "TRITON_MLA_SPARSE": SPARSE,
+}
+INTERPRETED = [(name, form) for name, forms in TRITON.items() for form in forms]
+NOTHING = frozenset({"None", "a word", "a list", "a number", "numpy's", "sparse", "on meta"})
+"""Changes that no call computes with, so that the interpreter need not run."""
+
+ADAPTERS = ("FLASH_ATTN", "FLASHINFER", "ROCM_AITER_FA", "ROCM_ATTN", "ROCM_AITER_UNIFIED_ATTN")
+
 BATCHED = [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
 STATES = [(size, form) for size in NAMES for form in ("c++", "torch")]
 
@@ -36,14 +56,19 @@ def _compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
-def faults(call: Call, only: str = "") -> list[str]:
-    """What is wrong with the answers to a call, its own first, then those with one change each."""
+def faults(call: Call, only: str = "", kinds: frozenset[str] | None = None) -> list[str]:
+    """What is wrong with the answers to a call, its own first, then those with one change each.
+
+    only: what a field begins with. kinds: names of changes, None for all.
+    """
     given, found = call.arguments(), []
     first = call.fields()[0]
     assert not fault(call, first, field_of(call.arguments(), first)), "the call itself is wrong"
     for field in call.fields():
         if field.startswith(only):
             for what, value in variants(field_of(given, field)):
+                if kinds is not None and what not in kinds:
+                    continue
                 wrong = fault(call, field, value)
                 found += [f"{field}, {what}: {wrong}"] if wrong else []
     return found
@@ -98,3 +123,35 @@ def test_a_changed_argument_of_attention_is_refused_or_right(name: str, form: Fo
 def test_a_changed_batch_of_attention_is_refused_or_right(name: str, form: Form) -> None:
     """A Metadata that a program has put together itself."""
     assert not faults(form(open_backend(name), True), "metadata")
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_adapters_look_at_their_arguments_before_their_library_does(name: str) -> None:
+    """A call of one that is not installed names what is wrong; a write needs none."""
+    runtime = open_backend(name)
+    assert not faults(paged_forward(runtime, False), kinds=NOTHING)
+    given = paged_forward(runtime, False).arguments()
+    bounds = {what: given.pop(what) for what in ("max_query_len", "max_seq_len")}
+    batch = [given.pop(what) for what in BATCH]
+    metadata = runtime.build_metadata(*batch, **bounds)
+    with pytest.raises(InputError, match=f"^{name}: out must be a tensor; it is 'word'"):
+        runtime.forward(**(given | {"metadata": metadata, "out": "word"}))
+    assert not faults(paged_write(runtime, False))
+
+
+@pytest.mark.parametrize(("name", "form"), INTERPRETED)
+def test_what_is_no_argument_at_all_never_reaches_triton(
+    name: str, form: Form, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or is an optional one that is left out. Other changes keep the interpreter for long."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert not faults(form(open_backend(name), False), kinds=NOTHING)
+
+
+@pytest.mark.parametrize("size", NAMES)
+def test_what_is_no_argument_of_states_never_reaches_triton(
+    size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of the state-space kernels."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert not faults(perturbed_states.built(open_backend(NAMES[size]), size), kinds=NOTHING)

@@ -109,8 +109,9 @@ def test_picked_tokens_give_dense_attention_as_long_as_all_are_picked(context, h
     cache, query = drawn(blocks, 64, 576).bfloat16(), drawn(1, heads, 576, seed=1).bfloat16()
     index_cache = torch.zeros(index_cache_shape(blocks, 64, 128), dtype=torch.uint8)
     indexing = Indexing(topk=2048, scale=0.1)
-    every = packed_batch(
-        *places(metadata), torch.arange(blocks * 64), max_query_len=1, max_seq_len=1
+    table, *lengths = places(metadata)
+    every = backend.build_metadata(
+        *lengths, table, torch.arange(blocks * 64), max_query_len=1, max_seq_len=context
     )
     backend.write_index(drawn(blocks * 64, 128, seed=2), index_cache, every, indexing)
     index_query, weights = drawn(1, 64, 128, seed=3), drawn(1, 64, seed=4)

@@ -116,5 +116,9 @@ def test_drafts_without_accepted_counts_are_refused() -> None:
     """What stayed of the last step decides which state is read."""
     with pytest.raises(InputError, match="num_accepted"):
         RUNTIME.build_split(
-            torch.tensor([0, 2]), torch.tensor([9]), torch.zeros(1, 3), num_drafts=[1], num_spec=2
+            torch.tensor([0, 2]),
+            torch.tensor([9]),
+            torch.zeros(1, 3, dtype=torch.int32),
+            num_drafts=[1],
+            num_spec=2,
         )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import summed, window
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -50,6 +50,7 @@ class FlashInfer(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, Dv] in the query's dtype. InputError: a mask that FlashInfer has not."""
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
@@ -115,7 +116,7 @@ class FlashInfer(PackedCache):
             self._workspaces[device] = workspace
         # the one of FlashInfer's kernels that has sinks
         backend = "auto" if params.sinks is None else "trtllm-gen"
-        module = self._load("flashinfer")
+        module = library(self.name, self._load, "flashinfer")
         if kind[0]:
             found = module.BatchDecodeWithPagedKVCacheWrapper(
                 workspace, kv_layout="NHD", use_tensor_cores=True, backend=backend

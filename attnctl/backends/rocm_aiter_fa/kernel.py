@@ -15,7 +15,7 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import window
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
 from attnctl.kernels.row_lists import row_lists
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -40,6 +40,7 @@ class AiterAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, D] in the query's dtype. InputError: what AITER does not take."""
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
         if tokens == 0 or metadata.max_query_len == 0:
             return query.new_empty(tokens, heads, width) if out is None else out
@@ -96,7 +97,7 @@ class AiterAttention(PackedCache):
 
     def _open(self) -> Callable[..., Any]:
         if self._function is None:
-            self._function = self._load("aiter").mha_batch_prefill_func
+            self._function = library(self.name, self._load, "aiter").mha_batch_prefill_func
         return self._function
 
 

@@ -112,6 +112,9 @@ class UnifiedAttention(PackedCache):
     def _bundled(
         self, query: Tensor, cache: Tensor, metadata: Metadata, params: Paged, out: Tensor
     ) -> Tensor:
+        from attnctl.kernels.triton.runtime import check_device
+
+        check_device(self.name, query)
         keys, values = views(cache, query.shape[2])
         found: Tensor = self._load(BUNDLED_MODULE).paged_attention(
             query,

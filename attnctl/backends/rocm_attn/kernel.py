@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -43,6 +43,7 @@ class RocmAttention(PackedCache):
         out: Tensor | None = None,
     ) -> Tensor:
         """[T, H, D] in the query's dtype. InputError: what the kernel does not take."""
+        metadata = self._checked_call(query, cache, metadata, params, out)
         tokens, heads, width = query.shape
         if out is None:
             out = query.new_empty(tokens, heads, width)
@@ -94,7 +95,7 @@ class RocmAttention(PackedCache):
 
     def _open(self) -> Callable[..., None]:
         if self._function is None:
-            self._function = self._load(MODULE).context_attention_fwd
+            self._function = library(self.name, self._load, MODULE).context_attention_fwd
         return self._function
 
     def _scale(self, device: torch.device, scale: Any) -> Tensor:

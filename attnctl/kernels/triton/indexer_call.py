@@ -10,10 +10,13 @@ from attnctl.kernels.triton.indexer import logits_launch
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.pick import pick_launches
+from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP, quantize_groups
 from attnctl.runtime import Metadata
+
+INSTEAD = "CPU_MLA_SPARSE"
 
 
 class TritonIndexer:
@@ -24,6 +27,7 @@ class TritonIndexer:
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing
     ) -> None:
+        check_device(self.name, key, instead=INSTEAD)
         metadata = check_index_keys(self.name, key, index_cache, metadata, params)
         values, scales = quantize_groups(key, GROUP, params.ue8m0)
         keys, key_scales = key_planes(index_cache)
@@ -39,6 +43,7 @@ class TritonIndexer:
         params: Indexing,
     ) -> Tensor:
         """[T, max_seq_len] float32, -inf where a query token does not see the context token."""
+        check_device(self.name, query, instead=INSTEAD)
         metadata = check_indexing(self.name, query, weights, index_cache, metadata, params)
         shape = (query.shape[0], metadata.max_seq_len)
         logits = torch.full(shape, -torch.inf, dtype=torch.float32, device=query.device)
@@ -56,6 +61,7 @@ class TritonIndexer:
         params: Indexing,
         out: Tensor | None = None,
     ) -> Tensor:
+        check_device(self.name, query, instead=INSTEAD)
         metadata = check_indexing(self.name, query, weights, index_cache, metadata, params, out)
         if out is None:
             shape = (query.shape[0], params.topk)

@@ -139,15 +139,19 @@ def blocks(count: int, size: int) -> int:
 
 
 def row_arguments(metadata: StateMetadata) -> tuple[Any, ...]:
-    """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED and the stride of SLOTS."""
+    """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED and the stride of SLOTS, dense but for rows of SLOTS.
+
+    Copied at every call where they are not: a program may fill them anew in between.
+    """
     slots = metadata.state_indices
     slots = slots if slots.stride(1) == 1 else slots.contiguous()
+    accepted, verified = metadata.num_accepted, metadata.speculative
     return (
-        metadata.query_start_loc,
+        metadata.query_start_loc.contiguous(),
         slots,
-        metadata.has_initial_state,
-        metadata.num_accepted,
-        metadata.speculative,
+        metadata.has_initial_state.contiguous(),
+        None if accepted is None else accepted.contiguous(),
+        None if verified is None else verified.contiguous(),
         slots.stride(0),
     )
 
