@@ -172,13 +172,14 @@ def _merge_states(runtime: Any, case: Case, batch: Any) -> None:
 
 def _state(runtime: Any, case: Case, batch: Any) -> None:
 
+    accepted, speculative = batch.num_accepted, batch.speculative
     metadata = runtime.build_metadata(
-        batch.query_start_loc,
-        batch.state_indices,
-        batch.num_computed_tokens,
+        _known(batch.query_start_loc),
+        _meta(batch.state_indices),
+        _meta(batch.num_computed_tokens),
         max_query_len=max(batch.lengths, default=0),
-        num_accepted=batch.num_accepted,
-        speculative=batch.speculative,
+        num_accepted=None if accepted is None else _meta(accepted),
+        speculative=None if speculative is None else _meta(speculative),
         num_spec=case.count("drafts"),
     )
     runtime.forward(_without_memory(batch.inputs), _meta(batch.pool), metadata)

@@ -16,10 +16,6 @@ INLINE void mark_seen(const Attention& a, const Sequence& s, i64 i, Tiled& p) {
   for (i64 j = p.n; j < ceil_to(p.n, BLOCK); j++) p.seen[j] = 0;
 }
 
-INLINE i64 position_of_row(const Attention& a, const Sequence& s, i64 row) {
-  return s.length - s.queries + row / (a.heads / a.kv_heads);
-}
-
 // weights of the block of rows from r on, over the columns of `live`
 template <i64 R>
 static void weigh_rows(const Attention& a, const Sequence& s, const Item& item, i64 r, Span live,
@@ -28,7 +24,7 @@ static void weigh_rows(const Attention& a, const Sequence& s, const Item& item, 
   float factor = query_factor(a);
   bool whole = full && !bends(a) && factor > 0;
   for (i64 x = r; !whole && x < least(r + R * SIDE, item.rows); x++) {
-    i64 i = position_of_row(a, s, item.row + x);
+    i64 i = position_of(a, s, item.row + x);
     float* row = p.score + (x - r) * SCORES;
     for (i64 j = live.begin; j < live.end; j += LANES) store(row + j, load(row + j) * factor);
     i64 head = item.kv_head * group + (item.row + x) % group;
@@ -48,8 +44,8 @@ static void weigh_rows(const Attention& a, const Sequence& s, const Item& item, 
 INLINE Span live_columns(const Attention& a, const Sequence& s, const Item& item, i64 r, i64 count,
                          const Tiled& p) {
   i64 last = least(r + count, item.rows) - 1, at = p.tiles[0].at;
-  Span hull = hull_of(a, s, position_of_row(a, s, item.row + r),
-                      position_of_row(a, s, item.row + last));
+  Span hull = hull_of(a, s, position_of(a, s, item.row + r),
+                      position_of(a, s, item.row + last));
   i64 begin = most(hull.begin - at, 0) / BLOCK * BLOCK;
   i64 end = least(ceil_to(most(hull.end - at, 0), BLOCK), ceil_to(p.n, BLOCK));
   return begin < end ? Span{begin, end} : Span{0, 0};
@@ -106,8 +102,8 @@ static void turned_scores(const Attention& a, Tiled& p, i64 c) {
 }
 
 static void one_span(const Attention& a, const Sequence& s, const Item& item, Tiled& p) {
-  i64 first = position_of_row(a, s, item.row);
-  i64 last = position_of_row(a, s, item.row + item.rows - 1), depth = depth_of(a);
+  i64 first = position_of(a, s, item.row);
+  i64 last = position_of(a, s, item.row + item.rows - 1), depth = depth_of(a);
   bool full = p.n % BLOCK == 0 && all_see(a, s, first, last, p.tiles[0].at, p.n);
   Span all = full ? Span{0, p.n} : live_columns(a, s, item, 0, item.rows, p);
   if (all.begin >= all.end) return;

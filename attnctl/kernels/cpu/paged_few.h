@@ -8,9 +8,31 @@
 
 // ---- sums of values ----
 
-// sums[r] = keep[r] * sums[r] + weight[r] . value, for n tokens and C columns of vectors; lines are
-// fetched in the first `fetching` tokens
+// sum[r][c] += weight[r] . value for one token and C columns of vectors
 template <class T, i64 R, i64 C, bool PART>
+INLINE void add_value(const float* weight, const u8* value, i64 left, vf (*sum)[C]) {
+  vf v[C];
+  if constexpr (C == 1) {
+    v[0] = PART ? read_part<T>(value, left) : T::read(value);
+  } else {
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c += 2) {
+      Two two = read_two<T>(value + c * LANES * T::size);
+      v[c] = two.a;
+      v[c + 1] = two.b;
+    }
+  }
+#pragma GCC unroll 8
+  for (i64 r = 0; r < R; r++) {
+    vf w = splat(weight[r * NEAR]);
+#pragma GCC unroll 8
+    for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
+  }
+}
+
+// sums[r] = keep[r] * sums[r] + weight[r] . value, for n tokens and C columns of vectors. Lines are
+// fetched in the first `fetching` tokens, or evenly, those of half of a whole tile.
+template <class T, i64 R, i64 C, bool PART, bool EVEN = false>
 INLINE void mix(const float* weight, const float* keep, const u8* const* values, i64 n, i64 column,
                 i64 width, Ahead& ahead, i64 fetching, float* sums, i64 pad) {
   constexpr i64 bytes = C * LANES * T::size;
@@ -25,29 +47,20 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
       sum[r][c] = keep ? x * keep[r] : x;
     }
   }
-  for (i64 j = 0; j < n; j++) {
-    const u8* value = values[j] + from;
+  i64 j = 0;
+  for (; EVEN && j < NEAR; j += 4, lines += 2 * bytes) {
+#pragma GCC unroll 4
+    for (i64 x = 0; x < 2 * bytes; x += 64) fetch(lines + x);
+#pragma GCC unroll 4
+    for (i64 x = j; x < j + 4; x++)
+      add_value<T, R, C, PART>(weight + x, values[x] + from, width - column, sum);
+  }
+  for (; !EVEN && j < n; j++) {
     if (j < fetching) {
 #pragma GCC unroll 8
       for (i64 x = 0; x < bytes; x += 64) fetch(lines + j * bytes + x);
     }
-    vf v[C];
-    if constexpr (C == 1) {
-      v[0] = PART ? read_part<T>(value, width - column) : T::read(value);
-    } else {
-#pragma GCC unroll 8
-      for (i64 c = 0; c < C; c += 2) {
-        Two two = read_two<T>(value + c * LANES * T::size);
-        v[c] = two.a;
-        v[c + 1] = two.b;
-      }
-    }
-#pragma GCC unroll 8
-    for (i64 r = 0; r < R; r++) {
-      vf w = splat(weight[r * NEAR + j]);
-#pragma GCC unroll 8
-      for (i64 c = 0; c < C; c++) sum[r][c] += w * v[c];
-    }
+    add_value<T, R, C, PART>(weight + j, values[j] + from, width - column, sum);
   }
 #pragma GCC unroll 8
   for (i64 r = 0; r < R; r++) {
@@ -56,15 +69,16 @@ INLINE void mix(const float* weight, const float* keep, const u8* const* values,
   }
 }
 
+// columns from `begin` on
 template <class T, i64 R>
 INLINE void mix_rows(const float* weight, const float* keep, const u8* const* values, i64 n,
-                     i64 width, Ahead& ahead, i64 fetching, i64& r, i64 rows, float* sums,
-                     i64 pad) {
+                     i64 begin, i64 width, Ahead& ahead, i64 fetching, i64& r, i64 rows,
+                     float* sums, i64 pad) {
   constexpr i64 C = least(SUMS / R, 8);
   for (; r + R <= rows; r += R) {
     const float *w = weight + r * NEAR, *k = keep ? keep + r : nullptr;
     float* to = sums + r * pad;
-    i64 c = 0;
+    i64 c = begin;
     for (; c + C * LANES <= width; c += C * LANES)
       mix<T, R, C, false>(w, k, values, n, c, width, ahead, fetching, to, pad);
     for (; c + 2 * LANES <= width; c += 2 * LANES)
@@ -80,12 +94,21 @@ template <class T>
 static void mix_tile(Direct& d, const Attention& a, const Tile& t, Ahead& ahead, i64 rows,
                      const float* keep) {
   i64 w = a.value_width, pad = ceil_to(w, LANES), passes = passes_of(rows), r = 0;
-  i64 f = (t.n + passes - 1) / passes;
+  i64 f = (t.n + passes - 1) / passes, done = 0;
   if constexpr (ROWS == 8)
-    mix_rows<T, 8>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
-  mix_rows<T, 4>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
-  mix_rows<T, 2>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
-  mix_rows<T, 1>(d.score, keep, t.value, t.n, w, ahead, f, r, rows, d.sums, pad);
+    mix_rows<T, 8>(d.score, keep, t.value, t.n, 0, w, ahead, f, r, rows, d.sums, pad);
+  // eight rows use two columns before the next are read, and fetch evenly
+  if (ROWS == 4 && rows == 8 && t.n == NEAR) {
+    for (; done + 2 * LANES <= w; done += 2 * LANES) {
+      mix<T, 4, 2, false, true>(d.score, keep, t.value, NEAR, done, w, ahead, f, d.sums, pad);
+      mix<T, 4, 2, false, true>(d.score + 4 * NEAR, keep ? keep + 4 : nullptr, t.value, NEAR, done,
+                                w, ahead, f, d.sums + 4 * pad, pad);
+    }
+    if (done == w) return;
+  }
+  mix_rows<T, 4>(d.score, keep, t.value, t.n, done, w, ahead, f, r, rows, d.sums, pad);
+  mix_rows<T, 2>(d.score, keep, t.value, t.n, 0, w, ahead, f, r, rows, d.sums, pad);
+  mix_rows<T, 1>(d.score, keep, t.value, t.n, 0, w, ahead, f, r, rows, d.sums, pad);
 }
 
 // ---- masks ----
@@ -216,6 +239,7 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
   Sequence s = sequence_of(a, item.b);
   i64 rows = item.rows, pad_v = ceil_to(a.value_width, LANES), now = 0;
   i64 step = step_of(rows);
+  bool between = T::size == 4 && shared(rows, a.width) == 2;
   prepare<T>(a, s, item, d);
   find_tile(a, s, item, item.begin, step, d.tiles[0]);
   for (i64 at = item.begin; at < item.end; at += step, now ^= 1) {
@@ -227,7 +251,8 @@ static void direct(const Attention& a, const Item& item, const Partial& partial,
     bend_tile(a, s, item, t, d);
     i64 padded = ceil_to(t.n, LANES);
     if (mask_direct(a, s, item, d, t)) {
-      bool raised = weigh_tile(d, rows, padded);
+      bool raised = between ? weigh_tile<true>(d, rows, padded, ahead)
+                            : weigh_tile<false>(d, rows, padded, ahead);
       mix_tile<T>(d, a, t, ahead, rows, raised ? d.keep : nullptr);
     }
     fetch_lines(ahead, 1 << 20);

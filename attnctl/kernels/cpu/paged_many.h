@@ -51,10 +51,6 @@ static void pack_values(const Attention& a, const Tile& t, const i32* any, Span 
   }
 }
 
-INLINE i64 position_of(const Attention& a, const Sequence& s, i64 row) {
-  return s.length - s.queries + row / (a.heads / a.kv_heads);
-}
-
 // which of the tile's columns the rows of block r see, in whole panels
 INLINE Span live_of(const Attention& a, const Sequence& s, const Item& item, i64 r, const Tile& t) {
   i64 last = least(r + MR, item.rows) - 1;

@@ -12,6 +12,11 @@ struct Item {
   i64 packed;
 };
 
+// where a row of an item stands in its sequence
+INLINE i64 position_of(const Attention& a, const Sequence& s, i64 row) {
+  return s.length - s.queries + row / (a.heads / a.kv_heads);
+}
+
 constexpr i64 TILE = 64;  // tokens; a multiple of LANES and of a panel
 
 struct Run {  // rows of memory that lie at the same distance from each other

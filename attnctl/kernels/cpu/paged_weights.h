@@ -49,11 +49,17 @@ INLINE bool any_above(const Direct& d, i64 rows, i64 n) {
   return any_of(above);
 }
 
-template <i64 V>
-INLINE bool weigh(Direct& d, i64 rows, i64 n) {
+template <i64 V, bool FETCH>
+INLINE bool weigh(Direct& d, i64 rows, i64 n, Ahead& ahead) {
   bool raised = any_above<V>(d, rows, n);
   if (raised) raise_tops(d, rows, n);
+  const u8* lines = FETCH ? take_lines(ahead, rows * BETWEEN, (const u8*)d.score) : nullptr;
   for (i64 r = 0; r < rows; r++) {
+    if constexpr (FETCH) {
+#pragma GCC unroll 8
+      for (i64 x = 0; x < BETWEEN; x++) fetch(lines + 64 * x);
+      lines += 64 * BETWEEN;
+    }
     float *row = d.score + r * NEAR, *total = d.total + r * LANES;
     vf base = splat(d.top[r] == NEVER ? 0 : d.top[r]), sum = load(total);
 #pragma GCC unroll 4
@@ -69,8 +75,9 @@ INLINE bool weigh(Direct& d, i64 rows, i64 n) {
 
 // Logits to weights. Whether the tops, and with them the sums so far, have changed: they seldom do,
 // for a top need not be the highest logit, only near it. n: whole vectors.
-static bool weigh_tile(Direct& d, i64 rows, i64 n) {
-  if (n == NEAR) return weigh<NEAR / LANES>(d, rows, n);
-  if (n == NEAR / 2) return weigh<NEAR / 2 / LANES>(d, rows, n);
-  return weigh<0>(d, rows, n);
+template <bool FETCH>
+static bool weigh_tile(Direct& d, i64 rows, i64 n, Ahead& ahead) {
+  if (n == NEAR) return weigh<NEAR / LANES, FETCH>(d, rows, n, ahead);
+  if (n == NEAR / 2) return weigh<NEAR / 2 / LANES, FETCH>(d, rows, n, ahead);
+  return weigh<0, FETCH>(d, rows, n, ahead);
 }

@@ -139,7 +139,7 @@ def blocks(count: int, size: int) -> int:
 
 
 def row_arguments(metadata: StateMetadata) -> tuple[Any, ...]:
-    """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED, without gaps inside a row, and the stride of SLOTS.
+    """STARTS, SLOTS, KNOWN, ACCEPTED, VERIFIED and the stride of SLOTS; all but SLOTS' rows dense.
 
     Copied at every call where they are not: a program may fill them anew in between.
     """
