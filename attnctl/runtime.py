@@ -118,7 +118,8 @@ class StateMetadata(msgspec.Struct, frozen=True, kw_only=True):
     its tokens and states are neither read nor written. Other negative columns are not written.
     has_initial_state: [B] bool; where false the state starts from zero, whatever its slot holds.
     num_accepted: [B] int32, None for 1 everywhere: tokens of the row's last step that stayed; the
-    state is read from column num_accepted - 1.
+    state is read from column num_accepted - 1. From 1 on in every row, padding too: a GPU's kernels
+    go by it before they know.
     speculative: [B] bool, None for false everywhere: the state after token t goes to column t;
     elsewhere only the last state is kept, in column 0.
     num_spec: K. max_query_len: bound on tokens per sequence, exact or above.
@@ -161,12 +162,21 @@ class StateRuntime(Protocol):
         speculative: Tensor | None = None,
         num_spec: int = 0,
     ) -> StateMetadata:
-        """num_computed_tokens: [B] int; 0 is a first chunk, even one of a single token."""
+        """num_computed_tokens: [B] int; 0 is a first chunk, even one of a single token.
+
+        InputError: tensors of other kinds, ranks or devices, or other numbers of rows; on a
+        processor also offsets that decrease, one slot for two sequences, bounds too low.
+        """
 
     def forward(
         self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor | None = None
     ) -> Tensor:
-        """Outputs of every token, [T, ...]; states in place. Padding rows of `out` stay as is."""
+        """Outputs of every token, [T, ...]; states in place. Padding rows of `out` stay as is.
+
+        InputError: tensors of other kinds, shapes, float dtypes or devices than the operation's, a
+        pool or `out` whose slots or rows lie on one another; on a processor also slots and tokens
+        that there are not. Nothing is read from a GPU for it, and nothing is written then.
+        """
 
 
 Runtime: TypeAlias = "PagedRuntime | StateRuntime | MlaRuntime | MlaSparseRuntime"

@@ -97,7 +97,18 @@ def drafts_kept_in_one_slot(case: Case) -> Planted:
 
 
 def padding_row_owned(case: Case) -> Planted:
-    return _with_metadata(case, state_indices=lambda given: given.state_indices.clamp(min=0))
+    """The first padding row after all others: two rows of one batch may not share a slot."""
+    kernel = sound(case)
+
+    def forward(inputs: Any, state: Tensor, metadata: Any, out: Tensor) -> Tensor:
+        kernel.forward(inputs, state, metadata, out)
+        alone = torch.full_like(metadata.state_indices, -1)
+        alone[(metadata.state_indices[:, 0] < 0).int().argmax()] = 0
+        owned = msgspec.structs.replace(metadata, state_indices=alone)
+        found: Tensor = kernel.forward(inputs, state, owned, out)
+        return found
+
+    return Planted(kernel, forward=forward)
 
 
 def state_rounded(case: Case) -> Planted:

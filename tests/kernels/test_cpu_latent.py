@@ -199,10 +199,12 @@ def test_what_would_be_read_outside_the_cache_is_refused(changes, said: str) -> 
         open_backend("CPU_MLA").forward(query, cache, metadata, PARAMS)
     index_cache = torch.zeros(index_cache_shape(4, 64, 128), dtype=torch.uint8)
     indexing, weights = Indexing(topk=4, scale=1.0), drawn(3, 2)
+    given = (drawn(3, 2, 128), weights, index_cache, metadata, indexing)
+    indexer, _ = open_indexer(RealHost())
     with pytest.raises(InputError, match=pattern):
-        open_backend("CPU_MLA_SPARSE").select_tokens(
-            drawn(3, 2, 128), weights, index_cache, metadata, indexing
-        )
+        indexer.select(*given, torch.zeros(3, 4, dtype=torch.int32))
+    with pytest.raises(InputError, match="CPU_MLA_SPARSE: "):
+        open_backend("CPU_MLA_SPARSE").select_tokens(*given)
 
 
 # 2^31 elements lie just below page 7767 of this stride, which is no power of two
