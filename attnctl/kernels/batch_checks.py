@@ -5,6 +5,7 @@ Sentences begin with the name of the backend that asks.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from numbers import Integral
 from typing import NoReturn
 
@@ -136,17 +137,10 @@ def _check_integers(name: str, field: str, tensor: Tensor, dimensions: int) -> N
 
 def _check_lengths(name: str, starts: list[int], lens: list[int], metadata: Metadata) -> int:
     """The longest context that is read."""
-    if starts[0] < 0:
-        refuse(name, f"query_start_loc must not start below 0; it starts at {starts[0]}")
+    check_starts(name, starts)
     longest = most = 0
     for b, length in enumerate(lens):
         queries = starts[b + 1] - starts[b]
-        if queries < 0:
-            refuse(
-                name,
-                f"query_start_loc must not decrease; entry {b + 1} is {starts[b + 1]} "
-                f"after {starts[b]}",
-            )
         if length < queries or length < 0:
             refuse(
                 name,
@@ -166,6 +160,23 @@ def _check_lengths(name: str, starts: list[int], lens: list[int], metadata: Meta
             f"max_query_len must be {most} or more, the most queries; {metadata.max_query_len=}",
         )
     return longest
+
+
+def check_starts(name: str, starts: list[int]) -> None:
+    """InputError: sequences that begin before the first token, or end before they begin."""
+    if starts[0] < 0:
+        refuse(name, f"query_start_loc must not start below 0; it starts at {starts[0]}")
+    for b, (first, last) in enumerate(pairwise(starts)):
+        if last < first:
+            refuse(
+                name, f"query_start_loc must not decrease; entry {b + 1} is {last} after {first}"
+            )
+
+
+def check_tokens(name: str, rows: int, tokens: int) -> None:
+    """InputError: sequences that go on beyond the query's tokens."""
+    if rows > tokens:
+        refuse(name, f"query has {tokens} rows; query_start_loc ends at {rows} and needs as many")
 
 
 def check_pages(name: str, metadata: CheckedMetadata, blocks: int, page: int) -> None:

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from attnctl.arguments import shown
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
+from attnctl.kernels.batch_checks import (
+    FLOATS,
+    CheckedMetadata,
+    check_tensors,
+    check_tokens,
+    refuse,
+)
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.kernels.size_checks import check_block_size
 from attnctl.ops.mla import Latent
@@ -103,12 +109,8 @@ def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> 
             f"it is {list(query.shape)} {query.dtype}",
         )
     same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
-    rows = metadata.rows if isinstance(metadata, CheckedMetadata) else 0
-    if rows > query.shape[0]:
-        refuse(
-            name,
-            f"query has {query.shape[0]} rows; query_start_loc ends at {rows} and needs as many",
-        )
+    if isinstance(metadata, CheckedMetadata):
+        check_tokens(name, metadata.rows, query.shape[0])
 
 
 def check_out(name: str, query: Tensor, width: int, out: Tensor | None, lse: Tensor | None) -> None:

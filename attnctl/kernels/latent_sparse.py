@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
+from attnctl.kernels.batch_checks import check_tokens
 from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_checks import check_named
+from attnctl.kernels.metadata_checks import rows_of_unread
 from attnctl.ops.indexer import index_cache_shape
 from attnctl.ops.mla import Latent
 from attnctl.ops.mla_sparse import check_slots
@@ -47,8 +49,9 @@ class SparseLatent(LatentCache, ABC):
     ) -> Tensor:
         """[T, H, L] over the named slots. InputError where the tensors do not fit together."""
         # contexts are not read here: whoever named the slots has read them
-        metadata = self._checked(metadata)
+        rows = rows_of_unread(self.name, metadata)
         self._check_call(query, cache, metadata, params, out, lse)
+        check_tokens(self.name, rows, query.shape[0])
         check_named(self.name, slots, query)
         if check:
             check_slots(slots, cache)

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from attnctl.arguments import shown
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
+from attnctl.kernels.batch_checks import (
+    FLOATS,
+    CheckedMetadata,
+    check_tensors,
+    check_tokens,
+    refuse,
+)
 from attnctl.kernels.metadata_checks import check_places, checked_batch
 from attnctl.kernels.paged_checks import check_slots, check_spread, same_device
 from attnctl.ops.indexer import Indexing, groups_of, head_dim_of
@@ -111,11 +117,8 @@ def check_indexing(
             f"they are {list(weights.shape)} {weights.dtype}",
         )
     same_device(name, query, weights=weights, cache=cache, seq_lens=metadata.seq_lens)
-    if isinstance(metadata, CheckedMetadata) and metadata.rows > shape[0]:
-        refuse(
-            name,
-            f"query has {shape[0]} rows; query_start_loc ends at {metadata.rows} and needs as many",
-        )
+    if isinstance(metadata, CheckedMetadata):
+        check_tokens(name, metadata.rows, shape[0])
     check_places(name, metadata, cache)
     if out is not None:
         _check_picks(name, out, query, params.topk)

@@ -59,6 +59,22 @@ def checked_batch(name: str, metadata: Metadata) -> Metadata:
     return metadata if dense else check_batch(name, metadata)
 
 
+def rows_of_unread(name: str, metadata: Metadata) -> int:
+    """The query tokens of a batch whose contexts a call does not read; 0 where it was checked, or
+    lies elsewhere than on the processor.
+
+    InputError: its tensors do not fit together. A token may see no context at all.
+    """
+    if isinstance(metadata, FittingMetadata):
+        return 0
+    _check_fields(name, metadata, _tensors(name, metadata))
+    if not metadata.seq_lens.is_cpu:
+        return 0
+    starts: list[int] = metadata.query_start_loc.tolist()
+    batch_checks.check_starts(name, starts)
+    return starts[-1]
+
+
 def _tensors(name: str, metadata: Metadata) -> dict[str, Tensor]:
     """The tensors of a batch, all on one device. InputError: something else stands there."""
     if not isinstance(metadata, Metadata):

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from attnctl.arguments import shown
-from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors, refuse
+from attnctl.kernels.batch_checks import (
+    FLOATS,
+    CheckedMetadata,
+    check_tensors,
+    check_tokens,
+    refuse,
+)
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -54,11 +60,8 @@ def check_call(
     if cache.device != device or metadata.seq_lens.device != device:
         same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
     _check_params(name, params, query, metadata.seq_lens.shape[0])
-    if isinstance(metadata, CheckedMetadata) and metadata.rows > tokens:
-        refuse(
-            name,
-            f"query has {tokens} rows; query_start_loc ends at {metadata.rows} and needs as many",
-        )
+    if isinstance(metadata, CheckedMetadata):
+        check_tokens(name, metadata.rows, tokens)
     if out is not None:
         _check_out(name, query, cached[3] - width, out)
 

@@ -7,14 +7,13 @@ on the processor, since reading them would wait for any other device.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
 from attnctl.arguments import shown
-from attnctl.kernels.batch_checks import INTEGERS, check_tensors, refuse
+from attnctl.kernels.batch_checks import INTEGERS, check_starts, check_tensors, refuse
 from attnctl.kernels.state_checks import refuse_count
 from attnctl.runtime import StateMetadata
 
@@ -107,7 +106,9 @@ def check_values(
     tokens, slots: how many there are, where that is known. Rows of padding may hold anything.
     """
     starts = metadata.query_start_loc.tolist()
-    _check_starts(name, starts, tokens)
+    check_starts(name, starts)
+    if starts[-1] > tokens:
+        refuse(name, f"query_start_loc ends at {starts[-1]}; the call has {tokens} tokens")
     read: dict[int, int] = {}
     written: dict[int, int] = {}
     longest = 0
@@ -169,18 +170,6 @@ def _rows(name: str, op: str, metadata: StateMetadata, starts: list[int]) -> Ite
         named = named[:1] if conv else named
         source = named[0 if conv else stayed - 1] if known[b] else -1
         yield _Row(b, count, named, named[:count] if keeps_all else named[:1], source)
-
-
-def _check_starts(name: str, starts: list[int], tokens: int) -> None:
-    if starts[0] < 0:
-        refuse(name, f"query_start_loc must not start below 0; it starts at {starts[0]}")
-    for b, (first, last) in enumerate(pairwise(starts)):
-        if last < first:
-            refuse(
-                name, f"query_start_loc must not decrease; entry {b + 1} is {last} after {first}"
-            )
-    if starts[-1] > tokens:
-        refuse(name, f"query_start_loc ends at {starts[-1]}; the call has {tokens} tokens")
 
 
 def _refuse_shared(name: str, slot: int, first: int, second: int) -> NoReturn:

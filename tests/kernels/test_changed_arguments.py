@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import triton.language  # noqa: F401  before a test hides that it is interpreted
 
+import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.exits import InputError
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
