@@ -298,6 +298,11 @@ def test_a_size_that_was_not_timed_leaves_the_default_order_and_says_so() -> Non
     assert decision.pick is not None
     assert (decision.pick.name, decision.pick.evidence) == (FLASH, "default")
     assert decision.notes == ("timed with 16 and 128 tokens in a block, and not with 64",)
+    (hollow,) = profile(entry(GPT_OSS, 1, {(FLASH, 128): 1.0})).entries
+    points = tuple(msgspec.structs.replace(one, timings=()) for one in hollow.points)
+    nothing = profile(msgspec.structs.replace(hollow, points=points))
+    decision = select_model(GPT_OSS, H200, load(), options, profile=nothing)[1]
+    assert not any("tokens in a block" in note for note in decision.notes)
 
 
 def test_a_backend_that_failed_on_a_size_is_passed_over_on_it() -> None:

@@ -55,10 +55,11 @@ def for_users_block(
     found = on_block(entry, layer.block_size, own)
     kept = (found if one is entry else one for one in profile.entries)
     changed = msgspec.structs.replace(profile, entries=tuple(one for one in kept if one))
-    if found is not None:
+    others = timed_sizes(entry, own)
+    if found is not None or not others:
         return changed, ""
-    sizes = " and ".join(map(str, timed_sizes(entry, own)))
-    return changed, f"timed with {sizes or 'no'} tokens in a block, and not with {layer.block_size}"
+    sizes = " and ".join(map(str, others))
+    return changed, f"timed with {sizes} tokens in a block, and not with {layer.block_size}"
 
 
 def _at(point: Point, tokens: int, own: Mapping[str, int], defaults: bool) -> Point:
