@@ -53,6 +53,10 @@ def test_unified_attention_without_an_aiter_that_takes_it_is_the_bundled_kernel(
 
     class Bundled:
         @staticmethod
+        def check_device(name: str, tensor: Any) -> None:
+            assert name == "ROCM_AITER_UNIFIED_ATTN"
+
+        @staticmethod
         def paged_attention(*tensors: Any, max_query_len: int, max_seq_len: int, out: Any) -> Any:
             from attnctl.ops.paged import paged_attention
 

@@ -112,11 +112,10 @@ class UnifiedAttention(PackedCache):
     def _bundled(
         self, query: Tensor, cache: Tensor, metadata: Metadata, params: Paged, out: Tensor
     ) -> Tensor:
-        from attnctl.kernels.triton.runtime import check_device
-
-        check_device(self.name, query)
+        bundled = self._load(BUNDLED_MODULE)
+        bundled.check_device(self.name, query)
         keys, values = views(cache, query.shape[2])
-        found: Tensor = self._load(BUNDLED_MODULE).paged_attention(
+        found: Tensor = bundled.paged_attention(
             query,
             keys,
             values,

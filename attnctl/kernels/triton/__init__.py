@@ -9,6 +9,7 @@ from attnctl.kernels.triton.cache import write_cache as write_cache
 from attnctl.kernels.triton.call import paged_attention as paged_attention
 from attnctl.kernels.triton.call import prepare as prepare
 from attnctl.kernels.triton.call import workspace_size as workspace_size
+from attnctl.kernels.triton.device_checks import check_device as check_device
 from attnctl.kernels.triton.launch import Tiles as Tiles
 from attnctl.kernels.triton.plan import Knobs as Knobs
 from attnctl.kernels.triton.plan import knobs_for as knobs_for

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_states_checks import check_index_keys, check_indexing
+from attnctl.kernels.triton.device_checks import check_device
 from attnctl.kernels.triton.indexer import logits_launch
 from attnctl.kernels.triton.latent_call import dense_query
 from attnctl.kernels.triton.latent_launch import run
 from attnctl.kernels.triton.pick import pick_launches
-from attnctl.kernels.triton.runtime import check_device
 from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.indexer import Indexing, key_planes
 from attnctl.ops.packed_rows import GROUP, quantize_groups

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnctl.arguments import shown
-from attnctl.exits import InputError
 from attnctl.kernels.packed_cache import PackedCache, over_scales, views
 from attnctl.kernels.paged_checks import check_write
 from attnctl.kernels.triton import Knobs, knobs_for, paged_attention, write_cache
+from attnctl.kernels.triton.device_checks import check_device
 from attnctl.kernels.triton.device_facts import device_of
 from attnctl.kernels.triton.knobs import changed, checked
 from attnctl.kernels.triton.relaunch import Relaunches
@@ -108,25 +106,3 @@ class TritonAttention(PackedCache):
             knobs=self._knobs_on(query.device),
             kept=self._kept,
         )
-
-
-def check_device(name: str, tensor: Tensor, instead: str = "CPU_ATTN") -> None:
-    """InputError: no tensor, or one of the processor, and kernels that are not interpreted.
-
-    instead: the backend that computes there.
-    """
-    if not isinstance(tensor, Tensor):
-        raise InputError(
-            f"{name}: its tensors must lie on a GPU; one is no tensor, but {shown(tensor)}"
-        )
-    if not tensor.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
-        return
-    if torch.cuda.is_available():
-        raise InputError(
-            f"{name}: its tensors lie on the cpu; move them to the GPU, or set TRITON_INTERPRET=1 "
-            "before Python starts to try the kernels in Triton's interpreter"
-        )
-    raise InputError(
-        f"{name}: no GPU driver is active and its tensors lie on the cpu; set TRITON_INTERPRET=1 "
-        f"before Python starts to try the kernels in Triton's interpreter, or use {instead}"
-    )
