@@ -78,13 +78,15 @@ def answer(
     decisions = select_model(
         spec, machine, registry, options, memo=memo, device=device, profile=timed
     )
-    one_block = None
+    one_block, engines = None, options
     if options.one_block_size or len({d.pick.block_size for d in decisions if d.pick} - {None}) > 1:
         from attnctl.one_block import settled
 
         decisions, options, one_block = settled(
             decisions, spec, machine, registry, options, device=device, profile=timed, memo=memo
         )
+        if one_block is None or one_block.is_timed:
+            engines = options
         if profiled:
             profiled.take(options)
     changes = None
@@ -116,11 +118,11 @@ def answer(
         costs=with_blocks(costs, cache),
         latent=[latent_forms(decision, registry) for decision in decisions],
         cache=cache,
-        one_block=one_block,
+        one_block=one_block if one_block and one_block.differs else None,
         what_if=changes,
         profiles=profiled.told if profiled else (),
         timed=profiled.groups(decisions, mapped, sweep) if profiled else None,
-        engine=_engine(engine, spec, machine, options, decisions, environment),
+        engine=_engine(engine, spec, machine, engines, decisions, environment),
         device=device,
         unmet=(*unheard(asked, options, spec), *_no_block(options, one_block)),
     )

@@ -52,7 +52,7 @@ def settled(
 ) -> tuple[tuple[Decision, ...], Options, OneBlock | None]:
     """The decisions on one size where the options ask for it, with that size in the options.
 
-    With the costs of each size where the groups' own differ, or where none serves all of them.
+    With the costs of each size; None where the user named one, or no group keeps a cache.
     """
     if options.block_size is not None:
         return decisions, options, None
@@ -65,8 +65,7 @@ def settled(
     under = select_model(
         spec, machine, registry, options, memo=memo, device=device, profile=profile
     )
-    told = msgspec.structs.replace(costs, taken=True) if len(costs.own) > 1 else None
-    return under, options, told
+    return under, options, msgspec.structs.replace(costs, taken=True)
 
 
 def one_block(

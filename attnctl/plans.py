@@ -137,7 +137,7 @@ def _on_one_block(
 
     own = select_model(spec, machine, registry, options, device=device, profile=profile)
     _, sized, costs = settled(own, spec, machine, registry, options, device=device, profile=profile)
-    if costs is None:
+    if costs is None or not costs.differs:
         return sized, ()
     text = said(costs, [f"{one.group.kind} layers" for one in own])
     if costs.best is None:

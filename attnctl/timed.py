@@ -68,3 +68,13 @@ class OneBlock(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[BlockCost, ...]
     best: int | None
     taken: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything to say: the groups' own sizes differ, or none serves all."""
+        return len(self.own) > 1 or self.best is None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the best is one by timings, and not for want of any."""
+        return any(one.tokens == self.best and one.ratio is not None for one in self.sizes)

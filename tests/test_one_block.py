@@ -140,7 +140,7 @@ def test_a_size_that_was_not_timed_for_a_group_has_no_cost() -> None:
     alone = {which: time for which, time in WINDOWED.items() if which[1] is None}
     found = costs(profile(entry(GPT_OSS, 0, alone), entry(GPT_OSS, 1, FULL)))
     assert found is not None
-    assert found.best == 16
+    assert (found.best, found.differs, found.is_timed) == (16, True, True)
     assert found.sizes[1] == BlockCost(tokens=128, untimed=(0,))
     assert said(found, ("sliding", "full")) == (
         "blocks of 16 and 128 tokens; serving engines have one for all layers (--block-size same "
@@ -252,8 +252,10 @@ def test_groups_that_agree_have_nothing_to_say() -> None:
     asked = Options(one_block_size=True)
     under, options, told = settled(decisions, GPT_OSS, H200, load(), asked, profile=found)
     assert [one.pick.block_size for one in under if one.pick] == [128, 128]
-    assert (options.block_size, told) == (128, None)
-    report = answer(GPT_OSS, assume(load_machine("h200"), "usual", load()), load(), Options())
+    assert options.block_size == 128
+    assert told is not None
+    assert (told.differs, told.is_timed) == (False, True)
+    report = answer(GPT_OSS, assume(load_machine("h200"), "usual", load()), load(), asked)
     assert report.one_block is None
 
 
@@ -298,6 +300,11 @@ def test_a_size_that_was_not_timed_leaves_the_default_order_and_says_so() -> Non
     assert decision.pick is not None
     assert (decision.pick.name, decision.pick.evidence) == (FLASH, "default")
     assert decision.notes == ("timed with 16 and 128 tokens in a block, and not with 64",)
+    (hollow,) = profile(entry(GPT_OSS, 1, {(FLASH, 128): 1.0})).entries
+    points = tuple(msgspec.structs.replace(one, timings=()) for one in hollow.points)
+    nothing = profile(msgspec.structs.replace(hollow, points=points))
+    decision = select_model(GPT_OSS, H200, load(), options, profile=nothing)[1]
+    assert not any("tokens in a block" in note for note in decision.notes)
 
 
 def test_a_backend_that_failed_on_a_size_is_passed_over_on_it() -> None:

@@ -46,7 +46,7 @@ def engine_report(
         _explained(machine, group, options, spec, version, environment) for group in spec.groups
     )
     plan = _planned(machine, spec, options, version, environment)
-    arguments, notes = _arguments(groups, plan)
+    arguments, notes = _arguments(groups, plan, options)
     if plan.error or any(group.error for group in groups):
         arguments = ()
     return EngineReport(
@@ -129,15 +129,16 @@ def _because(theirs: EngineDecision, ours: Decision) -> str:
 
 
 def _arguments(
-    groups: Sequence[EngineDecision], plan: HybridPlan
+    groups: Sequence[EngineDecision], plan: HybridPlan, options: Options
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The flags that say one thing for all groups, and sentences about the others."""
     values: dict[str, dict[str, None]] = {}
     for group in groups:
         for flag, value in group.flags.items():
             values.setdefault(flag, {})[value] = None
-    if plan.state_bytes:
-        # a hybrid's block size comes out of its states; a flag would only be its granule
+    if plan.state_bytes and options.block_size is None:
+        # a hybrid's block size comes out of its states; a flag is the granule that it is rounded
+        # to, and belongs there where the answer was made with one
         values.pop(BLOCK_SIZE, None)
     notes = []
     for flag, wanted in values.items():

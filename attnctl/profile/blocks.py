@@ -55,10 +55,9 @@ def for_users_block(
     found = on_block(entry, layer.block_size, own)
     kept = (found if one is entry else one for one in profile.entries)
     changed = msgspec.structs.replace(profile, entries=tuple(one for one in kept if one))
-    if found is not None:
-        return changed, ""
-    sizes = " and ".join(map(str, timed_sizes(entry, own)))
-    return changed, f"timed with {sizes or 'no'} tokens in a block, and not with {layer.block_size}"
+    sizes = "" if found is not None else " and ".join(map(str, timed_sizes(entry, own)))
+    told = f"timed with {sizes} tokens in a block, and not with {layer.block_size}"
+    return changed, told if sizes else ""
 
 
 def _at(point: Point, tokens: int, own: Mapping[str, int], defaults: bool) -> Point:

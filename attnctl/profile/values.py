@@ -64,6 +64,7 @@ HEAVIEST = 1e9
 LARGEST_BLOCK = 1 << 16
 """Tokens of one block of the cache, far beyond what any backend gains by: a larger one is a slip,
 and no memory would hold the blocks of a few sequences."""
+Block = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BLOCK)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
 """Of sequences, tokens, heads or columns: a larger one is a slip."""
 MaybeCount = Count | None
@@ -88,7 +89,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     knobs: dict[str, int | str | bool] = {}
     kernel: str = ""
     default_us: float | None = None
-    default_block: MaybeCount = None
+    default_block: Block | None = None
     tried: Count = 1
     clock: str = ""
     host_us: float | None = None
@@ -99,10 +100,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if time is not None and not SHORTEST_US <= time <= LONGEST_US:
                 raise ValueError(f"{name} must be a time that can be measured, found {time}")
         block = self.knobs.get("block_size")
-        if type(block) is int and not 1 <= block <= LARGEST_BLOCK:
+        if block is not None and not (type(block) is int and 1 <= block <= LARGEST_BLOCK):
             raise ValueError(
                 f"knobs.block_size must be the tokens of one block of a cache, from 1 to "
-                f"{LARGEST_BLOCK}, found {block}"
+                f"{LARGEST_BLOCK}, found {block!r}"
             )
         if not 0 <= self.iqr_us <= LONGEST_US:
             raise ValueError(f"iqr_us must be a spread of times, found {self.iqr_us}")

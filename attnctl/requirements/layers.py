@@ -120,21 +120,26 @@ def block_size(*sizes: int, multiple_of: int | None = None) -> Rule:
     return Rule("block_size", "layer", check, wanted=wanted)
 
 
-def whole_chunks() -> Rule:
-    """A chunk is a whole number of cache blocks, for kernels that take each as a sequence."""
+def whole_chunks(page: Callable[[Subject], int] = lambda _: 16) -> Rule:
+    """A chunk is a whole number of cache blocks, for kernels that take each as a sequence.
+
+    page: tokens of a block where the user fixed no size, of which any other is a multiple.
+    """
     wanted = "chunks of whole cache blocks"
 
     def check(subject: Subject) -> Finding | None:
-        chunk, size = subject.layer.group.chunk, subject.layer.block_size
-        if chunk is None or size is None:
+        chunk = subject.layer.group.chunk
+        if chunk is None:
             return None
+        usual = page(subject)
+        size = subject.layer.block_size or usual
         found = f"chunks of {chunk} tokens in blocks of {size}"
         if chunk % size == 0:
             return met("chunk", wanted, found, subject.layer.source("chunk"))
-        fix = "a --block-size that divides the chunk"
+        fix = "" if chunk % usual else "a --block-size that divides the chunk"
         return unmet("chunk", wanted, found, subject.layer.source("chunk"), fix)
 
-    return Rule("chunk", "layer", check, wanted=wanted)
+    return Rule("chunk", "both", check, wanted=wanted)
 
 
 def one_stack() -> Rule:

@@ -136,8 +136,8 @@ def _others(task: Task, found: Measured, page: int | None) -> Iterator[Timing]:
 
 
 def _timing(best: Final, found: Measured, rival: Rival) -> Timing:
-    """rival: the backend; where the user fixed its blocks, they are not those it has by itself."""
-    fixed = best.page if rival.fixed and best.page else None
+    """rival: the backend, whose blocks are named where they are not those it has everywhere."""
+    own_block, block = (rival.page, best.page) if rival.told else (None, None)
     own = (one for one in found.finals if one.backend == best.backend)
     default = next((one.median_us for one in own if one.place == 0), None)
     return Timing(
@@ -145,10 +145,10 @@ def _timing(best: Final, found: Measured, rival: Rival) -> Timing:
         median_us=best.median_us,
         iqr_us=best.iqr_us,
         runs=best.runs,
-        knobs={**best.knobs, BLOCK_SIZE: fixed} if fixed else best.knobs,
+        knobs={**best.knobs, BLOCK_SIZE: block} if block else best.knobs,
         kernel=best.kernel,
         default_us=default,
-        default_block=None if default is None else fixed,
+        default_block=None if default is None else own_block,
         tried=found.tried.get(best.backend, 1),
         clock=best.clock,
         host_us=best.host_us if best.host_us > best.median_us else None,

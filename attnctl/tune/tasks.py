@@ -11,10 +11,11 @@ from attnctl.exits import AttnctlError, Exit, InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
+from attnctl.picking import own_page, page_of
 from attnctl.profile.document import Shape, shape_of
 from attnctl.registry import Registry, is_made_of
 from attnctl.requirements.packages import lack_of_torch
-from attnctl.select import page_of, select, subject_of
+from attnctl.select import select, subject_of
 from attnctl.tune.amounts import amounts
 from attnctl.tune.settings import Work
 from attnctl.tune.workload import Load
@@ -27,13 +28,15 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     """An eligible backend, with the tokens of a block of the cache that it would be given.
 
     units: sizes of which a block must be a multiple of one; (): any size will do. fixed: the user
-    named the size, and no other is tried.
+    named the size, and no other is tried. told: every timing names its size, since that without a
+    name is the one that the backend is declared with.
     """
 
     backend: str
     page: int = 0
     units: tuple[int, ...] = ()
     fixed: bool = False
+    told: bool = False
 
     def takes(self, page: int) -> bool:
         """Whether it may be tried with blocks of so many tokens."""
@@ -170,12 +173,15 @@ def _rivals(
             continue
         if not backends or candidate.name in backends:
             here = backend.here(subject)
+            page = page_of(here, layer, subject.platform) or 0
+            fixed = layer.block_size is not None
             found.append(
                 Rival(
                     backend=candidate.name,
-                    page=page_of(here, layer, subject.platform) or 0,
+                    page=page,
                     units=here.block_units(subject.platform),
-                    fixed=layer.block_size is not None,
+                    fixed=fixed,
+                    told=page > 0 and (fixed or page != own_page(backend, subject.platform)),
                 )
             )
     return tuple(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from attnctl.layer import Options, layer_of
 from attnctl.model import read_model
 from attnctl.profile.document import key_of, shape_of
@@ -72,6 +74,16 @@ def test_one_block_size_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
     flags = run(*asked, "--vllm-args")
     assert flags.out.endswith(" --block-size 128\n")
     assert "one block size for all layers, 128 tokens" in flags.err
+
+
+@pytest.mark.parametrize("box", ["rtx5090", "mi300x"])
+@pytest.mark.parametrize("name", ["deepseek-v3.2", "gpt-oss-20b"])
+def test_an_engine_keeps_its_own_size_where_none_was_timed(name: str, box: str) -> None:
+    """Its kernels want 64 tokens there, and the 16 that those here have would end in none."""
+    asked = ("select", "--model", MODELS / f"{name}.json", "--machine", box, "--profile", "none")
+    alone, same = (run(*asked, *more, "--vllm-args") for more in ((), ("--block-size", "same")))
+    assert alone.code == 0
+    assert (same.code, same.out) == (alone.code, alone.out)
 
 
 def test_a_block_size_that_was_not_timed_is_said_beside_the_pick(tmp_path: Path) -> None:

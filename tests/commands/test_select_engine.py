@@ -170,3 +170,22 @@ def test_groups_whose_backends_ask_for_other_blocks_get_the_one_size_of_vllm() -
     assert found.out == "--kv-cache-dtype auto --block-size 16\n"
     said = "--block-size: one size for all groups, 16; by themselves they would have 64 and 16"
     assert said in found.err
+
+
+def test_the_block_that_the_user_fixed_stays_in_a_hybrids_flags() -> None:
+    """It is the granule of the block that holds a state: 576 tokens with 64, 544 without."""
+    words = (
+        "select",
+        "--model",
+        QWEN,
+        "--machine",
+        "h200",
+        "--profile",
+        "none",
+        "--engine",
+        "vllm",
+    )
+    for more, block, pinned in (((), 544, False), (("--block-size", "64"), 576, True)):
+        engine = run(*words, *more, "--profile", "none", "--json").json["engine"]
+        assert engine["plan"]["block_size"] == block
+        assert ("--block-size 64" in engine["arguments"]) is pinned

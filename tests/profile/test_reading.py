@@ -38,6 +38,10 @@ def test_two_timings_of_one_backend_at_one_point_are_a_bad_entry() -> None:
         ('"measured":"2026-11-20"', '"measured":"2026-02-30"', "must be a day"),
         ('"block_size":128', '"block_size":1000000000', "knobs.block_size must be the tokens"),
         ('"block_size":128', '"block_size":0', "from 1 to 65536, found 0"),
+        ('"block_size":128', '"block_size":"128"', "from 1 to 65536, found '128'"),
+        ('"block_size":128', '"block_size":true', "from 1 to 65536, found True"),
+        ('"default_block":64', '"default_block":0', ">= 1"),
+        ('"default_block":64', '"default_block":549755813888', "<= 65536"),
         ('"host_us":9.0', '"host_us":0.0', "host_us must be a time"),
     ],
 )
@@ -48,7 +52,16 @@ def test_a_count_or_a_day_that_cannot_be_is_a_bad_entry(was: str, now: str, says
         batch=8,
         context=1024,
         measured="2026-11-20",
-        timings=(Timing(backend="A", median_us=1.0, knobs={"block_size": 128}, host_us=9.0),),
+        timings=(
+            Timing(
+                backend="A",
+                median_us=1.0,
+                knobs={"block_size": 128},
+                default_us=2.0,
+                default_block=64,
+                host_us=9.0,
+            ),
+        ),
     )
     shape = Shape(op="paged", heads=4, kv_heads=4, head_size=64)
     whole = Profile(name="p", key=KEY, entries=(Entry(shape=shape, points=(point,)),))

@@ -104,3 +104,15 @@ def test_a_plan_lays_its_cache_out_in_such_pages() -> None:
     named = Options(backend=(("*", "FLASH_ATTN"),), block_size=16)
     with pytest.raises(InputError, match=r"FLASH_ATTN was requested .* cannot serve"):
         plans.plan(spec, ALONE, options=named, profile="none")
+
+
+def test_a_chunk_that_such_pages_do_not_divide_is_another_backend_s() -> None:
+    """Each chunk is a sequence of its own to FlashAttention, and begins with a page."""
+    for chunk, name in ((8192, "FLASH_ATTN"), (128, "TRITON_ATTN")):
+        pick = select(layer(group("chunked", chunk=chunk)), ALONE, REGISTRY).pick
+        assert pick is not None
+        assert pick.name == name
+    carried = box.cuda(8, packages=(*OWN, "vllm"))
+    pick = select(layer(group("chunked", chunk=128)), carried, REGISTRY).pick
+    assert pick is not None
+    assert pick.name == "FLASH_ATTN"

@@ -174,6 +174,14 @@ def test_a_chunk_that_becomes_a_sequence_is_whole_blocks(
     assert found.found == f"chunks of {chunk} tokens in blocks of {block}"
 
 
-def test_a_chunk_is_not_asked_about_until_a_block_size_is_fixed() -> None:
-    """The engine picks a block size that divides it."""
-    assert answer(whole_chunks(), box.cuda(9), group("chunked", chunk=24)) is None
+def test_a_chunk_is_whole_blocks_of_the_backend_s_own_too() -> None:
+    """No user's size would divide 24, and the first batch of a plan on blocks of 16 would fail."""
+    alone = ask(whole_chunks(), box.cuda(9), group("chunked", chunk=24))
+    assert (alone.verdict, alone.fix) == (Verdict.UNMET, "")
+    assert alone.found == "chunks of 24 tokens in blocks of 16"
+    assert ask(whole_chunks(), box.cuda(9), group("chunked", chunk=8192)).met
+    wide = ask(whole_chunks(lambda _: 256), box.cuda(9), group("chunked", chunk=128))
+    assert wide.found == "chunks of 128 tokens in blocks of 256"
+    fixed = ask(whole_chunks(), box.cuda(9), group("chunked", chunk=128), block_size=256)
+    assert fixed.fix == "a --block-size that divides the chunk"
+    assert answer(whole_chunks(), box.cuda(9), group()) is None

@@ -22,6 +22,7 @@ from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.session import tune
 from attnctl.tune.settings import Knobs, Setting, Work
 from attnctl.tune.workload import Load, decode
+from tests import machine_factory as box
 from tests.tune.fake import FakeBench, Silent, key, request, task
 
 FLASH, TRITON = "FLASH_ATTN", "TRITON_ATTN"
@@ -328,3 +329,17 @@ def test_a_tune_of_one_size_says_which(tmp_path: Path) -> None:
         ]
         assert one.others == ()
     assert timed_sizes(entry, {FLASH: 16, TRITON: 16}) == (64,)
+
+
+def test_a_size_that_a_package_asks_for_stands_in_the_timings(tmp_path: Path) -> None:
+    """FA2's own package has blocks of 256, which a reader would else take for the declared 16."""
+    alone = box.cuda(8, packages=("torch", "triton", "flash_attn"))
+    bench = Shared(lambda _, one: 50.0 if one.page == 256 else 100.0, settings=[{}])
+    entry = tuned_entry(tmp_path, bench, decode((1, 4), (1024,)), machine=alone)
+    for one in entry.points:
+        assert [(t.backend, t.block_size, t.default_block) for t in one.timings] == [
+            (FLASH, 256, 256),
+            (TRITON, 256, None),
+        ]
+        assert [(t.backend, t.block_size) for t in one.others] == [(TRITON, None)]
+    assert timed_sizes(entry, {FLASH: 16, TRITON: 16}) == (16, 256)

@@ -13,6 +13,7 @@ from attnctl.requirements import (
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
+    flash_page,
     flash_prefix_lm,
     flash_sinks,
     on,
@@ -38,7 +39,7 @@ BACKEND = Backend(
         flash_kv_cache_dtype(),
         *on("cuda", flash_block_size(multiple=16)),
         *on("xpu", block_size(multiple_of=64)),
-        whole_chunks(),
+        whole_chunks(flash_page),
         # chunked layers are served as virtual batches, one per chunk
         *features(
             "encoder",
