@@ -15,8 +15,14 @@ from attnctl.registry import load
 from tests.commands.running import ROOT
 
 KERNELS = ROOT / "attnctl" / "kernels"
-ALONG = {KERNELS / "triton" / "cache.py"}
-"""What the package of Triton's kernels loads whoever runs which of them."""
+PACKAGE = """
+import sys
+import attnctl.kernels.triton
+for name, module in list(sys.modules.items()):
+    if name.startswith("attnctl.kernels"):
+        print(module.__file__)
+"""
+"""Paged attention, which is loaded with the package whoever runs what else is in it."""
 RUN = """
 import sys
 import torch
@@ -32,13 +38,13 @@ for name, module in list(sys.modules.items()):
 """
 
 
-def loaded(backend: str, case: str, interpreted: bool) -> set[Path]:
-    """The sources of kernels that are loaded once a case ran, less what launches nothing."""
+def loaded(*words: str, interpreted: bool) -> set[Path]:
+    """The sources of kernels that a child's program has loaded, less what launches nothing."""
     environ = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     if interpreted:
         environ["TRITON_INTERPRET"] = "1"
     ran = subprocess.run(
-        [sys.executable, "-c", RUN, backend, case],
+        [sys.executable, "-c", *words],
         cwd=ROOT,
         env=environ,
         capture_output=True,
@@ -66,7 +72,8 @@ def loaded(backend: str, case: str, interpreted: bool) -> set[Path]:
 def test_what_a_run_loads_is_hashed(backend: str, case: str, kind: DeviceKind) -> None:
     """A GPU's side runs in Triton's interpreter; nothing that it loads is passed over."""
     here = next(one for one in load().backends if one.name == backend)
-    ran = loaded(backend, case, interpreted=kind == "gpu")
+    ran = loaded(RUN, backend, case, interpreted=kind == "gpu")
     folders = {one.relative_to(KERNELS).parts[0] for one in ran}
     assert ("triton" if kind == "gpu" else "cpu") in folders
-    assert ran <= KernelHashes().files(here, kind) | ALONG
+    along = set() if "paged" in here.ops else loaded(PACKAGE, interpreted=True)
+    assert ran <= KernelHashes().files(here, kind) | along
