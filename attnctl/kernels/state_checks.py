@@ -79,7 +79,12 @@ def _check_pool(name: str, state: Tensor, slot: Shape) -> None:
 
 
 def check_dense_out(name: str, out: Tensor) -> None:
-    """InputError: a result with gaps in its last dimension, in which Triton's kernels have none."""
+    """InputError: a result with gaps in its last dimension, in which Triton's kernels have none,
+    or one without memory while nothing is being compiled."""
+    if out.is_meta:
+        from attnctl.kernels.triton.device_checks import check_memory
+
+        check_memory(name)
     if out.stride(-1) != 1:
         refuse(name, f"out's last dimension must be dense; its stride is {out.stride(-1)}")
 

@@ -74,6 +74,8 @@ class FlexAttention(PackedCache):
         """[T, H, Dv] in the query's dtype. InputError: sinks, or a cache that does not fit."""
         _check(params)
         metadata = self._checked_call(query, cache, metadata, params, out)
+        if query.is_meta:
+            raise InputError(f"{self.name}: its tensors lie on meta, where they hold nothing")
         tokens, heads, width = query.shape
         if out is None:
             out = query.new_zeros(tokens, heads, cache.shape[3] - width)
