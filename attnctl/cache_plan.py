@@ -71,9 +71,9 @@ def plan_cache(
 ) -> CachePlan | None:
     """The plan of these decisions; None where nothing is kept, or a group's size is not known.
 
-    costs: of the decisions, one each. units: sizes of which a pick's blocks
-    are multiples; (): any. memory: bytes and who says so. max_position: the model's longest
-    sequence, where --max-model-len is not given.
+    costs: of the decisions, one each. units: sizes of which a pick's blocks are multiples; (): any.
+    memory: bytes and who says so. max_position: the model's longest sequence, where
+    --max-model-len is not given.
     """
     groups = [
         Kept(decision=decision, cost=cost, bound=decision.group.window or decision.group.chunk)

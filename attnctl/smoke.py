@@ -98,9 +98,10 @@ def sorted_by_rules(
     """The texts of the cases that every rule takes on a device, and the others with reasons."""
     runnable, refused, rules = [], [], tuple(rules)
     for case in wanted:
-        here = backend.here(subject_of(machine, layer_for(case), index))
-        one = _paged_for(case, here, machine.platform)
-        subject = subject_of(machine, layer_for(one), index)
+        subject = subject_of(machine, layer_for(case), index)
+        one = _paged_for(case, backend.here(subject), machine.platform)
+        if one is not case:
+            subject = subject_of(machine, layer_for(one), index)
         poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
         asked = [*rules, *([MASKED_VALUES] if poisoned else [])]
         if backend.kernel_for(subject.layer) == "planned":

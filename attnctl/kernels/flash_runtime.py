@@ -73,34 +73,11 @@ class FlashAttention(PackedCache):
             return str(error)
         return ""
 
-    def build_metadata(
-        self,
-        query_start_loc: Tensor,
-        seq_lens: Tensor,
-        block_table: Tensor,
-        slot_mapping: Tensor,
-        *,
-        max_query_len: int,
-        max_seq_len: int,
-    ) -> Metadata:
-        """The batch, and where each context ends among all. InputError: as of PackedCache."""
-        found = super().build_metadata(
-            query_start_loc,
-            seq_lens,
-            block_table,
-            slot_mapping,
-            max_query_len=max_query_len,
-            max_seq_len=max_seq_len,
-        )
-        return FlashMetadata(
-            query_start_loc=found.query_start_loc,
-            seq_lens=found.seq_lens,
-            block_table=found.block_table,
-            slot_mapping=found.slot_mapping,
-            max_query_len=max_query_len,
-            max_seq_len=max_seq_len,
-            context_start_loc=summed(found.seq_lens),
-        )
+    def _check_batch(self, metadata: Metadata) -> Metadata:
+        """The batch, and where each context ends among all."""
+        found = super()._check_batch(metadata)
+        kept = {field: getattr(found, field) for field in Metadata.__struct_fields__}
+        return FlashMetadata(**kept, context_start_loc=summed(found.seq_lens))
 
     def forward(
         self,
