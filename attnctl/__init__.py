@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnctl.machine import Machine as Machine
     from attnctl.model import read_model as read_model
     from attnctl.model.spec import ModelSpec as ModelSpec
-    from attnctl.plans import plan as plan
+    from attnctl.plans.opening import plan as plan
     from attnctl.probe import probe as probe
     from attnctl.profile.loading import load_profile as load_profile
     from attnctl.registry import load as load_registry
@@ -37,7 +37,7 @@ _HOMES = {
     "load_profile": "attnctl.profile.loading",
     "load_registry": "attnctl.registry:load",
     "open_backend": "attnctl.runtime",
-    "plan": "attnctl.plans",
+    "plan": "attnctl.plans.opening",
     "probe": "attnctl.probe",
     "read_model": "attnctl.model",
     "select": "attnctl.select",

@@ -15,14 +15,14 @@ from attnctl.decision import NOT_TIMED, Candidate, Decision, Pick
 from attnctl.exits import InputError
 from attnctl.layer import Layer, Options
 from attnctl.machine import Gpu, Machine, Platform
-from attnctl.memo import Memo
 from attnctl.model.spec import ModelSpec
-from attnctl.picking import DEFAULT_BLOCK as DEFAULT_BLOCK
-from attnctl.picking import Scored, as_pick, best_of, place_of, score
-from attnctl.picking import block_of as block_of
-from attnctl.picking import page_of as page_of
 from attnctl.registry import Registry
 from attnctl.requirements.rule import Subject
+from attnctl.selection.memo import Memo
+from attnctl.selection.picking import DEFAULT_BLOCK as DEFAULT_BLOCK
+from attnctl.selection.picking import Scored, as_pick, best_of, place_of, score
+from attnctl.selection.picking import block_of as block_of
+from attnctl.selection.picking import page_of as page_of
 
 if TYPE_CHECKING:
     from attnctl.profile.document import Profile

@@ -10,10 +10,10 @@ from regret_told import Quiet
 
 from attnctl.layer import Options
 from attnctl.model import read_model
-from attnctl.options import read_options
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import key_of, versions_of
 from attnctl.profile.hashes import kernel_hashes
+from attnctl.selection.options import read_options
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds

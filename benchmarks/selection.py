@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.layer import Options
 from attnctl.machine import Machine
-from attnctl.memo import Memo
+from attnctl.machines.assumed import assume
 from attnctl.model import ModelSpec, read_model
 from attnctl.registry import Registry, load
 from attnctl.select import select_model
+from attnctl.selection.memo import Memo
 
 MODELS = Path(__file__).parent.parent / "tests" / "models"
 

@@ -27,7 +27,7 @@ from gpu_times import GPU, milliseconds
 from states_gpu_batches import STATES, Batch, ours
 from states_gpu_peers import peers_of
 
-from attnctl.compare import relative_rms
+from attnctl.ops.compare import relative_rms
 
 L2_BYTES = 3 * 2**26
 """Of states that are gone through before one is used again: four times the L2 of an H200."""

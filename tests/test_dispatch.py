@@ -95,7 +95,7 @@ def test_a_new_batch_shape_costs_a_search_of_one_table() -> None:
 
 def test_what_is_remembered_is_bounded() -> None:
     """A server that meets one new batch shape after another does not grow for ever."""
-    from attnctl.layer_plan import REMEMBERED
+    from attnctl.plans.layers import REMEMBERED
 
     kept = counted()["kept"]
     assert isinstance(kept, int)

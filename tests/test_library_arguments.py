@@ -11,9 +11,9 @@ import pytest
 
 import attnctl
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.exits import AttnctlError, InputError, NoLayerError
 from attnctl.layer import BOUNDS, MAY_BE_LEFT, Options
+from attnctl.machines.assumed import assume
 from tests.commands.running import LLAMA
 
 H200 = machines.load("h200")
@@ -87,7 +87,7 @@ def test_a_count_out_of_its_bounds_is_refused_when_the_options_are_made(name: st
         assert getattr(Options(**{name: None}), name) is None
 
 
-def plan_of_two() -> attnctl.plans.Plan:
+def plan_of_two() -> attnctl.plans.opening.Plan:
     """A plan of a model with two layers, by a registry of one backend."""
     config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 4}
     config |= {"num_hidden_layers": 2, "torch_dtype": "float32"}

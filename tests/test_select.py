@@ -10,11 +10,11 @@ from attnctl.exits import InputError
 from attnctl.findings import Verdict, met, unknown, unmet
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Cpu, Gpu, Machine, Vendor
-from attnctl.memo import Memo
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import Rule, operation
 from attnctl.select import AUTO, block_of, select, select_model, subject_of
+from attnctl.selection.memo import Memo
 
 GPU = Gpu(
     index=0, name="Invented", arch="sm_90", capability=(9, 0), pci_id="10de:0001", unit_count=8

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnctl.codes import Meanings
-from attnctl.libraries import Libraries
+from attnctl.documents.schema import json_schema
 from attnctl.machine import Machine
-from attnctl.matrix import Matrix
+from attnctl.machines.libraries import Libraries
 from attnctl.model.spec import ModelSpec
 from attnctl.probe.tape import Tape
 from attnctl.profile.checks import Check
@@ -15,9 +15,9 @@ from attnctl.profile.diff import Difference
 from attnctl.profile.listing import Layers, Listing
 from attnctl.profile.rederive import Verification
 from attnctl.profile.values import Document
-from attnctl.report import SelectReport, Sweep
-from attnctl.schema import json_schema
-from attnctl.trials import SmokeReport
+from attnctl.selection.report import SelectReport, Sweep
+from attnctl.smoke.trials import SmokeReport
+from attnctl.support.table import Matrix
 from attnctl.tune.report import TuneReport
 from attnctl.warming.values import WarmReport
 

@@ -12,8 +12,8 @@ from attnctl.nearest import did_you_mean
 from attnctl.parameters import subjects
 
 if TYPE_CHECKING:
-    from attnctl.matrix import Matrix
     from attnctl.render.output import Output
+    from attnctl.support.table import Matrix
 
 EXAMPLES = """\b
 Examples:
@@ -73,7 +73,7 @@ def _backend(subject: str) -> "Matrix":
     from attnctl.codes import near
     from attnctl.exits import InputError
     from attnctl.registry import load
-    from attnctl.support import support_of
+    from attnctl.support.backend import support_of
 
     registry = load()
     try:

@@ -41,9 +41,9 @@ def command(
     csv: Annotated[bool, typer.Option("--csv", help="As CSV, a row for each backend.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    from attnctl.matrix import matrix
     from attnctl.registry import load
-    from attnctl.support import support_of
+    from attnctl.support.backend import support_of
+    from attnctl.support.table import matrix
 
     forms = {"--json": json, "--csv": csv, "--markdown": markdown}
     given = [name for name, asked in forms.items() if asked]
@@ -55,12 +55,12 @@ def command(
     table = matrix(registry) if backend is None else support_of(backend, registry)
     output = ctx.obj.output
     if markdown:
-        from attnctl.matrix_markdown import markdown as as_markdown
+        from attnctl.support.markdown import markdown as as_markdown
 
         output.text(as_markdown(table))
         return
-    from attnctl.presence import on_machine
     from attnctl.profile.find import target
+    from attnctl.selection.presence import on_machine
 
     table = on_machine(table, registry, target(machine, 0, registry))
     if json:

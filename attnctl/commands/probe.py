@@ -87,7 +87,7 @@ def command(
     if record is not None:
         output.save(tape, record)
     if save is not None:
-        from attnctl.taping import machine_file
+        from attnctl.machines.taping import machine_file
 
         output.save(machine_file(found), save)
     if old is not None:
@@ -105,8 +105,8 @@ def _refuse_clashes(paths: dict[str, str | None]) -> None:
     for one, other in CLASHES:
         first, second = paths[one], paths[other]
         if first is not None and second is not None:
+            from attnctl.documents.files import same_file
             from attnctl.exits import InputError
-            from attnctl.files import same_file
 
             if same_file(first, second):
                 raise InputError(f"{one} and {other} both name {first}: give each its own file")
@@ -172,7 +172,7 @@ def _machine(name: str | None, record: bool, replay: str | None) -> "tuple[Machi
 
     if not record and replay is None:
         return probe(), b""
-    from attnctl.taping import probe_recorded, replay_of
+    from attnctl.machines.taping import probe_recorded, replay_of
 
     host = None if replay is None else replay_of(replay)
     return probe_recorded(host) if record else (probe(host), b"")
@@ -182,7 +182,7 @@ def _show_difference(
     name: str, old: "Machine", new: "Machine", output: "Output", json: bool
 ) -> int:
     from attnctl.exits import Exit
-    from attnctl.machine_diff import differences
+    from attnctl.machines.differences import differences
 
     found = differences(old, new)
     exit_code = Exit.NO if found else Exit.OK

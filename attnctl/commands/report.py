@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from attnctl.smoke_request import Request
+    from attnctl.smoke.request import Request
 
 EXAMPLES = """\b
 Examples:
@@ -40,10 +40,10 @@ def command(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="What is in it, as JSON.")] = False,
 ) -> None:
-    from attnctl.bug_report import FILE, archive, bug_report
+    from attnctl.bug_report.archive import FILE, archive, bug_report
+    from attnctl.bug_report.private_names import here
+    from attnctl.documents.files import refuse_unwritable, same_file, write_whole
     from attnctl.exits import Exit, InputError
-    from attnctl.files import refuse_unwritable, same_file, write_whole
-    from attnctl.private_names import here
 
     path = FILE if output is None else output
     if path == "-" or ctx.obj.output.is_at(path):
@@ -66,6 +66,6 @@ def command(
 
 def _quick() -> "Request":
     """Smoke's quick run of every backend."""
-    from attnctl.smoke_request import Request
+    from attnctl.smoke.request import Request
 
     return Request(every=True, quick=True)

@@ -149,15 +149,15 @@ def command(
 ) -> None:
     from os import environ
 
-    from attnctl.answer import answers, with_device
     from attnctl.engines.asked import asked_version, backends_and_environment
     from attnctl.exits import InputError
     from attnctl.machines import these
     from attnctl.model import read_model
-    from attnctl.options import backend_name, read_options
     from attnctl.profile.places import shelf
     from attnctl.registry import load
-    from attnctl.shown import check_shown, show, show_arguments, show_rows
+    from attnctl.selection.answer import answers, with_device
+    from attnctl.selection.options import backend_name, read_options
+    from attnctl.selection.shown import check_shown, show, show_arguments, show_rows
 
     version = asked_version(engine, engine_version, implied=bool(vllm_args or engine_env))
     backends, environment = backends_and_environment(version, engine_env, live=not machine)
@@ -186,7 +186,7 @@ def command(
     check_shown(shown, len(specs) * len(named) > 1, vllm_args, json, csv)
     ask = None
     if sweep is not None:
-        from attnctl.sweep_ask import read_ask
+        from attnctl.selection.sweep import read_ask
 
         ask = read_ask(sweep)
     reports = tuple(

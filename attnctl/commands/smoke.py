@@ -22,7 +22,7 @@ from attnctl.parameters import backends, operations
 
 if TYPE_CHECKING:
     from attnctl.render.output import Output
-    from attnctl.smoke_request import Request
+    from attnctl.smoke.request import Request
 
 EXAMPLES = """\b
 Examples:
@@ -132,10 +132,10 @@ def command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
+    from attnctl.documents.files import refuse_unwritable, same_file
     from attnctl.exits import Exit, InputError
-    from attnctl.files import refuse_unwritable, same_file
-    from attnctl.smoke_request import Request
-    from attnctl.smoke_run import prepare, run
+    from attnctl.smoke.request import Request
+    from attnctl.smoke.running import prepare, run
 
     output = ctx.obj.output
     to_stdout = junit is not None and output.is_at(junit)
@@ -189,7 +189,7 @@ def command(
 
         output.view(smoke_view(found))
     if junit is not None:  # after the answer, which a disk that is full must not cost
-        from attnctl.junit import junit_file
+        from attnctl.smoke.junit import junit_file
 
         output.save(junit_file(found), junit)
     raise typer.Exit(found.exit_code)
@@ -221,7 +221,7 @@ def _self_test(output: Output, json: bool) -> int:
 def _refuse(request: Request, *, both_to_stdout: bool) -> None:
     """InputError where the options do not make a run."""
     from attnctl.exits import InputError
-    from attnctl.smoke_request import refuse
+    from attnctl.smoke.request import refuse
 
     refuse(request)
     if both_to_stdout:

@@ -109,16 +109,16 @@ def command(
 ) -> None:
     from os import environ
 
+    from attnctl.documents.files import refuse_unwritable
     from attnctl.exits import InputError
-    from attnctl.files import refuse_unwritable
     from attnctl.model import read_model
-    from attnctl.options import read_options
+    from attnctl.processes.unwinding import ended_by_signals
     from attnctl.registry import load
     from attnctl.render.output import remark
     from attnctl.render.tune import Progress, tune_view
+    from attnctl.selection.options import read_options
     from attnctl.tune.session import Request, tune
     from attnctl.tune.workload import read_workload
-    from attnctl.unwinding import ended_by_signals
 
     limit_s = _budget(budget, deterministic)
     if not 0 < timeout <= 86_400:
@@ -184,7 +184,7 @@ def _machine() -> Machine:
 
 
 def _backends(names: list[str] | None, registry: object) -> tuple[str, ...]:
-    from attnctl.options import backend_name
+    from attnctl.selection.options import backend_name
 
     return tuple(backend_name(name, registry, "--backend") for name in names or ())  # type: ignore[arg-type]
 

@@ -48,10 +48,10 @@ def command(
     from os import environ
 
     from attnctl.exits import InputError
+    from attnctl.processes.unwinding import ended_by_signals
     from attnctl.profile.find import open_profile, target
     from attnctl.registry import load
     from attnctl.render.warm import WarmBar, warm_view
-    from attnctl.unwinding import ended_by_signals
     from attnctl.warming.plan import wanted
     from attnctl.warming.run import warm
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 
 from attnctl.compiling.report import Launched
+from attnctl.documents.files import read_bytes
+from attnctl.documents.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.exits import InputError
-from attnctl.files import read_bytes
-from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
-from attnctl.trials import BAD, Baseline, Change, SmokeReport, Trial
+from attnctl.smoke.trials import BAD, Baseline, Change, SmokeReport, Trial
 
 FIELDS = ("spills_bytes", "shared_bytes", "registers", "products", "matrix")
 

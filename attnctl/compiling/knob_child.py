@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from attnctl.child import Worker
 from attnctl.compiling.knob_lines import Answer, Ask, Failed, Group, Lists, Made, MakeAsk
 from attnctl.compiling.todo import Todo
-from attnctl.run import start
-from attnctl.trials import Ready
+from attnctl.processes.child import Worker
+from attnctl.smoke.trials import Ready
+from attnctl.smoke.workers import start
 
 MODULE = "attnctl.compiling.knob_worker"
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import msgspec
 
 from attnctl.compiling.knob_lines import Made
+from attnctl.documents.journal import JournalFile, Words, whole_of
+from attnctl.documents.json_text import UNREADABLE
 from attnctl.exits import InputError
-from attnctl.journal_file import JournalFile, Words, whole_of
-from attnctl.json_text import UNREADABLE
 
 SCHEMA = "attnctl.compiled/1"
 

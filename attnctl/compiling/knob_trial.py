@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from attnctl.compiling.knob_lines import Listed, Made, kernel_of
 from attnctl.compiling.report import NO_LAUNCH
-from attnctl.trials import Status, Trial
+from attnctl.smoke.trials import Status, Trial
 
 
 def trial_of(case: str, listed: Listed, made: Mapping[str, Made], most_spills_bytes: int) -> Trial:

@@ -24,8 +24,8 @@ from attnctl.compiling.knob_lines import (
     MakeAsk,
 )
 from attnctl.compiling.worker import sentence, serving
-from attnctl.trials import Ready
-from attnctl.worker import say
+from attnctl.smoke.trials import Ready
+from attnctl.smoke.worker import say
 
 KEY_DIGITS = 24
 

@@ -25,9 +25,9 @@ from attnctl.compiling.knob_lines import (
 )
 from attnctl.compiling.knob_trial import trial_of
 from attnctl.compiling.todo import Todo
-from attnctl.side_by_side import side_by_side
-from attnctl.smoke import Plan
-from attnctl.trials import Ready, Trial
+from attnctl.processes.side_by_side import side_by_side
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import Ready, Trial
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

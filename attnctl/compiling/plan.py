@@ -10,7 +10,7 @@ from attnctl.machine import Machine
 from attnctl.ops.case import Case
 from attnctl.registry import Backend
 from attnctl.requirements.devices import capability
-from attnctl.smoke import Plan, sorted_by_rules, takes
+from attnctl.smoke.planning import Plan, sorted_by_rules, takes
 
 # below it Triton multiplies by scalar instructions, which takes a compiler minutes and spills
 MATRIX_UNIT = capability(at_least=(8, 0), why="the matrix unit, to which Triton compiles products")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from attnctl.child import Worker
-from attnctl.run import answers
-from attnctl.side_by_side import side_by_side
-from attnctl.smoke import Plan
-from attnctl.trials import Ready, Trial
+from attnctl.processes.child import Worker
+from attnctl.processes.side_by_side import side_by_side
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import Ready, Trial
+from attnctl.smoke.workers import answers
 
 MODULE = "attnctl.compiling.worker"
 

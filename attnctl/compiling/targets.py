@@ -8,7 +8,7 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine, Package
-from attnctl.machine_archs import arch_of
+from attnctl.machines.archs import arch_of
 from attnctl.nearest import did_you_mean
 
 NINE = "sm_80,sm_90,sm_100,sm_120,gfx90a,gfx942,gfx950,gfx1100,gfx1201"

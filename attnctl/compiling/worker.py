@@ -1,7 +1,7 @@
 """The child process of cross-compilation: the only part of it that imports torch and triton.
 
 Reads lines of backend, target, bytes that a thread may spill and case, and answers as
-attnctl.worker does.
+attnctl.smoke.worker does.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import IO, Any
 import msgspec
 
 from attnctl.compiling.report import NO_LAUNCH, Launched
-from attnctl.trials import Ready, Trial
-from attnctl.worker import private_answers, say
+from attnctl.smoke.trials import Ready, Trial
+from attnctl.smoke.worker import private_answers, say
 
 
 def serving(serve: Callable[[IO[bytes]], None]) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnctl.assume import assume
 from attnctl.conformance import fail
 from attnctl.findings import Finding, Verdict
 from attnctl.layer import Layer
 from attnctl.machine import Machine
-from attnctl.memo import Memo
+from attnctl.machines.assumed import assume
 from attnctl.ops.catalog import all_cases, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements.rule import Rule, Subject
 from attnctl.select import select, subject_of
+from attnctl.selection.memo import Memo
 
 ASSUMED = ("all", "none")
 """Packages on the machines: with every one there, rules about layers alone decide; without any,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from attnctl.conformance import Asked, fail
 from attnctl.exits import InputError
 from attnctl.registry import Backend, Registry
-from attnctl.smoke import Plan, plan, run_plan
-from attnctl.smoke_quick import quick
+from attnctl.smoke.planning import Plan, plan, run_plan
+from attnctl.smoke.quick import quick
 
 if TYPE_CHECKING:
     from attnctl.ops.case import Case
-    from attnctl.trials import Trial
+    from attnctl.smoke.trials import Trial
 
 MOST_SHOWN = 5
 """Cases that a failure prints; the others are counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from attnctl.cache import StateTensor
+from attnctl.caches.states import StateTensor
 from attnctl.findings import Finding
 
 EXTRA_PACKAGES = ("b12x", "flashinfer", "flashinfer_cubin", "nvcc", "tokenspeed_mla", "vllm")

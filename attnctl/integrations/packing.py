@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.plans import LayerPlan
+from attnctl.plans.opening import LayerPlan
 
 
 class PackedRows(msgspec.Struct, frozen=True):

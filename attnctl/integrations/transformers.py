@@ -28,7 +28,7 @@ from attnctl.integrations.packed_cache import PackedCache as PackedCache
 from attnctl.integrations.packing import Packed, PackedRows, packed_rows, packed_view, room
 from attnctl.layer import Options
 from attnctl.ops.paged import Paged
-from attnctl.plans import LayerPlan, Plan, plan
+from attnctl.plans.opening import LayerPlan, Plan, plan
 
 NAME = "attnctl"
 

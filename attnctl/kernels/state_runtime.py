@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attnctl import cache
 from attnctl.arguments import refuse_no_count, refuse_other
+from attnctl.caches import states as cache
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
 from attnctl.kernels.rivals import Load, importable, rival

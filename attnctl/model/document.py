@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from attnctl.arguments import refuse_other
+from attnctl.documents.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
+from attnctl.documents.json_text import plain, unmarked
 from attnctl.exits import InputError
-from attnctl.files import SIZE_LIMIT, MissingFileError, read_bytes, reason
-from attnctl.json_text import plain, unmarked
 
 CONFIG = "config.json"
 SIDECAR = "hf_quant_config.json"
@@ -116,7 +116,7 @@ def _odd(raw: bytes, file: str) -> tuple[object, bool]:
 
 
 def _notes(raw: bytes) -> tuple[str, ...]:
-    from attnctl.json_keys import repeated_keys
+    from attnctl.documents.json_keys import repeated_keys
 
     return tuple(f"{repeated}: the last one counts" for repeated in repeated_keys(raw))
 

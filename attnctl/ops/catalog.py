@@ -12,9 +12,9 @@ from attnctl.ops.case_values import refuse_impossible
 if TYPE_CHECKING:
     import torch
 
-    from attnctl.compare import Comparison
     from attnctl.layer import Layer
     from attnctl.ops.case import Case, Value
+    from attnctl.ops.compare import Comparison
     from attnctl.runtime import Runtime
 
 

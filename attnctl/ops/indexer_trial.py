@@ -6,9 +6,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault
 from attnctl.latent_runtime import MlaSparseRuntime
 from attnctl.ops.case import Case
+from attnctl.ops.compare import Comparison, compare, fault
 from attnctl.ops.indexer import (
     Indexing,
     index_cache_shape,

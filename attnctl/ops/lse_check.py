@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault
+from attnctl.ops.compare import Comparison, compare, fault
 
 
 def compare_states(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, fault, guarded, overrun
 from attnctl.latent_runtime import MlaRuntime
 from attnctl.ops.case import Case
+from attnctl.ops.compare import Comparison, fault, guarded, overrun
 from attnctl.ops.lse_check import compare_states
 from attnctl.ops.merge_states import merge_attn_states
 

@@ -8,8 +8,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.ops.case import Case
+from attnctl.ops.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.ops.paged import Paged, paged_attention
 from attnctl.ops.paged_cases import widths
 from attnctl.ops.paged_inputs import PER_TOKEN, Batch, build

@@ -14,7 +14,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.cache import state_shapes
+from attnctl.caches.states import state_shapes
 from attnctl.ops.case import Case
 from attnctl.ops.state_arguments import MAKERS, Draw
 from attnctl.ops.state_cases import numbers, state_for

@@ -8,8 +8,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.compare import GUARD, Comparison, compare, fault, guarded, overrun
 from attnctl.ops.case import Case
+from attnctl.ops.compare import GUARD, Comparison, compare, fault, guarded, overrun
 from attnctl.ops.gdn import gdn
 from attnctl.ops.linear import linear
 from attnctl.ops.mamba1 import mamba1

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from attnctl.trials import BAD, BackendTrials, Baseline, Ceiling, Change, SmokeReport, Timing, Trial
+from attnctl.smoke.trials import (
+    BAD,
+    BackendTrials,
+    Baseline,
+    Ceiling,
+    Change,
+    SmokeReport,
+    Timing,
+    Trial,
+)
 
 SLOWER_PERCENT = 10.0
 """By how much a time must have grown to be called slower, where the user names nothing."""

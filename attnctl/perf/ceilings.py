@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from attnctl.machine import Machine
-from attnctl.smoke import Plan
-from attnctl.trials import Ceiling
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import Ceiling
 
 
 def timed_devices(plans: Iterable[Plan]) -> list[str]:

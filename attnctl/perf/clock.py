@@ -9,7 +9,7 @@ from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from attnctl.trials import Timing
+from attnctl.smoke.trials import Timing
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import msgspec
 from attnctl.ops.case import split_case
 from attnctl.ops.catalog import case_of
 from attnctl.perf.amounts import Needed, needed
-from attnctl.trials import BackendTrials, Ceiling, Timing, Trial
+from attnctl.smoke.trials import BackendTrials, Ceiling, Timing, Trial
 
 
 def rated(results: Iterable[BackendTrials], ceilings: Mapping[str, Ceiling]) -> list[BackendTrials]:

@@ -14,12 +14,12 @@ from attnctl.perf.baseline import SLOWER_PERCENT, better, compare_times, suspect
 from attnctl.perf.cases import serving_cases, serving_of
 from attnctl.perf.ceilings import timed_devices
 from attnctl.perf.rates import rated
-from attnctl.smoke import Plan, run_plan, summary
-from attnctl.smoke_request import LONGEST_CASE_S
-from attnctl.trials import BackendTrials, Ceiling, SmokeReport
+from attnctl.smoke.planning import Plan, run_plan, summary
+from attnctl.smoke.request import LONGEST_CASE_S
+from attnctl.smoke.trials import BackendTrials, Ceiling, SmokeReport
 
 if TYPE_CHECKING:
-    from attnctl.smoke_run import Prepared
+    from attnctl.smoke.running import Prepared
 
 LONGEST_US = 1e6 * LONGEST_CASE_S
 """No case may take longer."""

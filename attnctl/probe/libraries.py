@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from attnctl.findings import Finding, unmet
-from attnctl.libraries import Copy, Libraries, Place, Process
+from attnctl.machines.libraries import Copy, Libraries, Place, Process
 from attnctl.probe.host import Host, HostError, env, names_in, site_dirs, table
 from attnctl.probe.library_names import is_soname, library_of, version_of
 from attnctl.probe.memory_maps import Maps, read_maps

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from attnctl.documents.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.exits import InputError
-from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.probe.host import Host, HostError
 
 SCHEMA = "attnctl.tape/1"

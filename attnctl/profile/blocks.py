@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from attnctl.layer import Layer
-from attnctl.picking import own_page
 from attnctl.profile.order import entry_of
 from attnctl.profile.ranking import BLOCK_SIZE
 from attnctl.profile.values import Entry, Point, Profile, Rejected, Timing
 from attnctl.registry import Registry
+from attnctl.selection.picking import own_page
 
 
 def own_sizes(registry: Registry, platform: str) -> dict[str, int]:

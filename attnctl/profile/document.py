@@ -4,9 +4,9 @@ import os
 
 import msgspec
 
+from attnctl.documents.files import read_bytes
+from attnctl.documents.json_text import UNREADABLE, repeated, unmarked
 from attnctl.exits import InputError
-from attnctl.files import read_bytes
-from attnctl.json_text import UNREADABLE, repeated, unmarked
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
 from attnctl.profile.days import check_day
@@ -201,7 +201,7 @@ def shape_of(layer: Layer) -> Shape:
 def _state(layer: Layer) -> tuple[tuple[int, ...], ...]:
     if layer.group.state is None:
         return ()
-    from attnctl.cache import state_shapes
+    from attnctl.caches.states import state_shapes
 
     try:
         shapes = state_shapes(layer.group.state, layer.tp)

@@ -69,7 +69,7 @@ def known_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 def target(machine: str | None, device: int, registry: Registry) -> Target:
     """This machine's device, or that of a bundled or saved one. InputError: it has no such."""
-    from attnctl.assume import assume
+    from attnctl.machines.assumed import assume
 
     if machine is None:
         from attnctl.probe import probe

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.profile.find import Target
 from attnctl.profile.match import match
 from attnctl.profile.shelf import Fit
 from attnctl.profile.sources import Source, sources
 from attnctl.profile.values import Entry, Key, Profile, Shape, Versions
+from attnctl.selection.briefs import ProfileBrief
 
 SCHEMA = "attnctl.profile-list/1"
 LAYERS_SCHEMA = "attnctl.profile-layers/1"

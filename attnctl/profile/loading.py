@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from attnctl.arguments import refuse_no_index, refuse_other
-from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Machine
 from attnctl.profile.match import match
 from attnctl.profile.shelf import Shelf
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
+from attnctl.selection.briefs import ProfileBrief
 
 if TYPE_CHECKING:
     from attnctl.profile.live import Dead

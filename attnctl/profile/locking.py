@@ -7,8 +7,8 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 
+from attnctl.documents.files import Path, reason
 from attnctl.exits import InputError
-from attnctl.files import Path, reason
 from attnctl.profile.places import folder
 
 LOCK = ".lock"

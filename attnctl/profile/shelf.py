@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from attnctl.briefs import ProfileBrief
 from attnctl.exits import InputError
 from attnctl.machine import Gpu, Machine
 from attnctl.profile.match import Match, match
 from attnctl.profile.sources import NAMED, Source, sources
 from attnctl.profile.values import Entry, Profile, Shape
 from attnctl.registry import Registry
+from attnctl.selection.briefs import ProfileBrief
 
 if TYPE_CHECKING:
     from attnctl.profile.hashes import KernelHashes

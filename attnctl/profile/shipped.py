@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from attnctl.files import read_bytes
-from attnctl.json_text import UNREADABLE
+from attnctl.documents.files import read_bytes
+from attnctl.documents.json_text import UNREADABLE
 from attnctl.profile.document import Envelope, check_schema
 from attnctl.profile.values import Entry, Point, Profile, Shape
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from attnctl.documents.files import read_bytes
+from attnctl.documents.json_text import UNREADABLE, unmarked
 from attnctl.exits import InputError
-from attnctl.files import read_bytes
-from attnctl.json_text import UNREADABLE, unmarked
 from attnctl.profile.document import check_schema, parse, repeated_in_entries
 from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
 from attnctl.profile.shipped import counts_of, head_of, part_of

@@ -9,7 +9,7 @@ from attnctl.profile.values import Shape
 
 
 def state_of(shape: Shape) -> State | None:
-    """What attnctl.cache.state_shapes gives these shapes for; None where the layer keeps none.
+    """What state_shapes of attnctl.caches gives these shapes for; None where the layer keeps none.
 
     Widths are those of one rank, so that it is the state of a model without ranks.
     """

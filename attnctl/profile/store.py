@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from attnctl.documents.files import reason, write_whole
 from attnctl.exits import InputError
-from attnctl.files import reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import read_profile, read_to_add, refuse_newer
 from attnctl.profile.locking import LOCK, locked

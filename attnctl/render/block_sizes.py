@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from attnctl.profile.ratio import times_text
 from attnctl.render.amounts import count_text
 from attnctl.render.demands import titles
-from attnctl.report import SelectReport
-from attnctl.timed import BlockCost, OneBlock
+from attnctl.selection.report import SelectReport
+from attnctl.selection.timed import BlockCost, OneBlock
 
 
 def block_notes(report: SelectReport) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.bug_report import BugReport
+from attnctl.bug_report.archive import BugReport
 from attnctl.render.view import Block, Line, Mark, Table, View
 
 

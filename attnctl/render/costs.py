@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnctl.cache_plan import CachePlan
-from attnctl.costs import Cost
+from attnctl.caches.budget import CachePlan
+from attnctl.caches.costs import Cost
 from attnctl.render.amounts import bytes_text, count_text
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from attnctl.matrix import Matrix
 from attnctl.render.demands import titles
-from attnctl.report import SelectReport
+from attnctl.selection.report import SelectReport
+from attnctl.support.table import Matrix
 
 DECISION = (
     *("model", "machine", "layers", "op", "dtype", "kv_cache_dtype", "pick", "evidence", "why"),

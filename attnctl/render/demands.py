@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attnctl.latent_forms import LatentForms
 from attnctl.model.spec import LayerGroup
 from attnctl.render.amounts import ranges
-from attnctl.report import GroupReport, SelectReport
+from attnctl.selection.latent_forms import LatentForms
+from attnctl.selection.report import GroupReport, SelectReport
 
 
 def titles(report: SelectReport) -> tuple[str, ...]:

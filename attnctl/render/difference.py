@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.machine_diff import Difference
+from attnctl.machines.differences import Difference
 from attnctl.render.amounts import count_text
 from attnctl.render.view import Line, Mark, Table, View
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from attnctl.report import SelectReport
+from attnctl.selection.report import SelectReport
 
 
 def distinct(labels: Sequence[str]) -> list[str]:

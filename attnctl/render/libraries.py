@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.libraries import Copy, Libraries
+from attnctl.machines.libraries import Copy, Libraries
 from attnctl.render.amounts import count_text
 from attnctl.render.view import Block, Heading, Line, Mark, Table, View
 

@@ -35,7 +35,7 @@ class Output:
 
     def json(self, value: Any) -> None:
         """The value as indented JSON."""
-        from attnctl.files import as_json
+        from attnctl.documents.files import as_json
 
         self.text(as_json(value).decode())
 
@@ -68,7 +68,7 @@ class Output:
         if self.is_at(path):
             self.text(data.decode())
         else:
-            from attnctl.files import write_whole
+            from attnctl.documents.files import write_whole
 
             write_whole(path, data)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from attnctl.briefs import ProfileBrief
 from attnctl.decision import NOT_TIMED
 from attnctl.findings import Finding
 from attnctl.profile.knob_text import knob_text
@@ -12,8 +11,9 @@ from attnctl.profile.match import NOT_KNOWN
 from attnctl.render.amounts import count_text
 from attnctl.render.demands import titles
 from attnctl.render.view import Block, Heading, Line, Table
-from attnctl.report import GroupReport, SelectReport
-from attnctl.timed import Mapped, Span
+from attnctl.selection.briefs import ProfileBrief
+from attnctl.selection.report import GroupReport, SelectReport
+from attnctl.selection.timed import Mapped, Span
 
 ORIGINS = {
     "option": "--profile",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attnctl.findings import Finding, Verdict
 from attnctl.render.demands import forms_text, titles
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
-from attnctl.report import CandidateReport, GroupReport, SelectReport
+from attnctl.selection.report import CandidateReport, GroupReport, SelectReport
 
 REASONS = ("rejected", "reason", "wanted", "found", "fix")
 FINDINGS = ("verdict", "rule", "wanted", "found", "fix")

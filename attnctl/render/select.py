@@ -14,7 +14,7 @@ from attnctl.render.demands import demands, titles
 from attnctl.render.profiled import maps, profile_facts, profile_notes
 from attnctl.render.reasons import answers, every_finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
-from attnctl.report import GroupReport, SelectReport
+from attnctl.selection.report import GroupReport, SelectReport
 
 GAP = Line("")
 

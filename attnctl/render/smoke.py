@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from attnctl.findings import Finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
-from attnctl.smoke import Plan
-from attnctl.smoke_again import again
-from attnctl.trials import BAD, BackendTrials, SmokeReport, Trial
+from attnctl.smoke.again import again
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import BAD, BackendTrials, SmokeReport, Trial
 
 _STYLES: dict[str, Style] = {"pass": "good", "unsupported": "dim", "unknown": "warn"}
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from attnctl.render.smoke import why_nothing
 from attnctl.render.view import Cell, Heading, Line, Mark, Table, View
-from attnctl.smoke_again import again
-from attnctl.trials import BAD, BackendTrials, Baseline, Change, SmokeReport, Trial
+from attnctl.smoke.again import again
+from attnctl.smoke.trials import BAD, BackendTrials, Baseline, Change, SmokeReport, Trial
 
 
 def compiled_view(report: SmokeReport) -> View:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnctl.smoke import Plan
-from attnctl.trials import BAD, Trial
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import BAD, Trial
 
 if TYPE_CHECKING:
     from rich.console import Console

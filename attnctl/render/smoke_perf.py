@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table
-from attnctl.trials import BackendTrials, Baseline, Ceiling, Change, SmokeReport, Timing
+from attnctl.smoke.trials import BackendTrials, Baseline, Ceiling, Change, SmokeReport, Timing
 
 _CLOCKS = {
     "wall": "wall time",

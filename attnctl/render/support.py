@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnctl.codes import GROUPS, Meaning
-from attnctl.matrix import Matrix, Row
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
+from attnctl.support.table import Matrix, Row
 
 COLUMNS = (
     *("backend", "computes", "runs on", "devices", "head sizes", "kernel", "installed", "usable"),

@@ -8,7 +8,7 @@ from attnctl.render.demands import titles
 from attnctl.render.labels import distinct, model_labels
 from attnctl.render.sweep_notes import heading, remarks
 from attnctl.render.view import Block, Cell, Line, Mark, Table, View
-from attnctl.report import GroupReport, SelectReport, Sweep
+from attnctl.selection.report import GroupReport, SelectReport, Sweep
 
 PLANNED = " (planned)"
 

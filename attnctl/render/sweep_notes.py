@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attnctl.render.demands import titles
 from attnctl.render.labels import model_labels
 from attnctl.render.view import Block, Heading, Line, Mark, Table
-from attnctl.report import SelectReport, Sweep
+from attnctl.selection.report import SelectReport, Sweep
 
 Row = tuple[str, ...]
 Placed = dict[str, list[str]]

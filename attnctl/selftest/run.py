@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from attnctl.child import Worker
 from attnctl.exits import Exit
-from attnctl.run import answers
+from attnctl.processes.child import Worker
+from attnctl.processes.unwinding import ended_by_signals
 from attnctl.selftest.faults import FAULTS, Fault
-from attnctl.trials import Status, Trial
-from attnctl.unwinding import ended_by_signals
+from attnctl.smoke.trials import Status, Trial
+from attnctl.smoke.workers import answers
 
 LIMIT_S = 120.0
 HANG_S = 5.0

@@ -10,8 +10,8 @@ from typing import IO, Any
 import msgspec
 
 from attnctl.selftest.faults import Fault
-from attnctl.trials import Ready, Trial
-from attnctl.worker import private_answers, say
+from attnctl.smoke.trials import Ready, Trial
+from attnctl.smoke.worker import private_answers, say
 
 
 def main() -> int:

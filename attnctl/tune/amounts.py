@@ -92,7 +92,7 @@ def _latent(work: Work) -> Amounts:
 
 
 def _state(work: Work) -> Amounts:
-    from attnctl.cache import state_shapes
+    from attnctl.caches.states import state_shapes
 
     layer = work.layer
     assert layer.group.state is not None

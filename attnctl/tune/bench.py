@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from attnctl.child import Worker
 from attnctl.exits import AttnctlError, Exit
+from attnctl.processes.child import Worker
 from attnctl.tune import exchange
 from attnctl.tune.exchange import Candidate, Site, Verdict
 from attnctl.tune.settings import Setting, Work

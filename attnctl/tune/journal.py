@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from attnctl.documents.journal import JournalFile, Words, refuse_busy, whole_of
 from attnctl.exits import InputError
-from attnctl.journal_file import JournalFile, Words, refuse_busy, whole_of
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured
 from attnctl.tune.journal_lines import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from attnctl.documents.json_text import UNREADABLE
 from attnctl.exits import InputError
-from attnctl.json_text import UNREADABLE
 from attnctl.profile.document import Key, Versions
 from attnctl.profile.values import LONGEST_US, SHORTEST_US
 from attnctl.tune.exchange import Verdict

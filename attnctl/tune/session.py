@@ -9,8 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from attnctl.documents.files import refuse_unwritable
 from attnctl.exits import InputError
-from attnctl.files import refuse_unwritable
 from attnctl.layer import Options
 from attnctl.machine import Gpu, Machine
 from attnctl.model.spec import ModelSpec

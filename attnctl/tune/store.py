@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from attnctl.documents.files import MissingFileError, reason, write_whole
 from attnctl.exits import InputError
-from attnctl.files import MissingFileError, reason, write_whole
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import Key, Profile, Versions, read_to_add
 from attnctl.profile.locking import locked

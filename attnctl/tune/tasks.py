@@ -11,11 +11,11 @@ from attnctl.exits import AttnctlError, Exit, InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.picking import own_page, page_of
 from attnctl.profile.document import Shape, shape_of
 from attnctl.registry import Registry, is_made_of
 from attnctl.requirements.packages import lack_of_torch
 from attnctl.select import select, subject_of
+from attnctl.selection.picking import own_page, page_of
 from attnctl.tune.amounts import amounts
 from attnctl.tune.settings import Work
 from attnctl.tune.workload import Load

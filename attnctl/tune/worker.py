@@ -14,10 +14,10 @@ from typing import IO
 
 import msgspec
 
+from attnctl.smoke.worker import _end_with
 from attnctl.tune import exchange
 from attnctl.tune.exchange import Site, Verdict
 from attnctl.tune.settings import Limits, Setting, Work, settings_of
-from attnctl.worker import _end_with
 
 
 def main(arguments: list[str]) -> int:

@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from attnctl.documents.files import read_bytes
+from attnctl.documents.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.exits import InputError
-from attnctl.files import read_bytes
-from attnctl.json_text import UNREADABLE, refuse_repeated, unmarked
 from attnctl.nearest import did_you_mean
 from attnctl.profile.values import HEAVIEST
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from attnctl.ops.indexer import Indexing
-from attnctl.plans import LayerPlan
+from attnctl.plans.opening import LayerPlan
 from attnctl.tune.measure.batch import Lengths, build
 from attnctl.tune.measure.latent import LatentBatch, SparseBatch
 from attnctl.tune.measure.lengths import normal

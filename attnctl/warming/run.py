@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from attnctl.child import Worker
 from attnctl.machine import Machine
+from attnctl.processes.child import Worker
 from attnctl.profile.document import key_of
 from attnctl.warming.plan import Wanted
 from attnctl.warming.values import Begin, Job, Made, Warmed, WarmReport

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.smoke.worker import private_answers, say
 from attnctl.warming.values import Begin, Job, Made
-from attnctl.worker import private_answers, say
 
 if TYPE_CHECKING:
-    from attnctl.plans import LayerPlan
+    from attnctl.plans.opening import LayerPlan
 
 DETAIL = 600
 _BUILT = re.compile(r"-[0-9a-f]{20}\.so$")
@@ -61,7 +61,7 @@ class Warmer:
         """Runs every batch of the job once. An error of a kernel is raised."""
         import torch
 
-        from attnctl.plan_settings import lack_of
+        from attnctl.plans.settings import lack_of
         from attnctl.warming.batches import run_once
 
         plan = self._plan(job)
@@ -77,7 +77,7 @@ class Warmer:
         return self._count.since(before, len(job.loads))
 
     def _plan(self, job: Job) -> LayerPlan:
-        from attnctl.plans import plan
+        from attnctl.plans.opening import plan
         from attnctl.profile.layers import spec_of_shape
 
         found = self._plans.get(job.shape)

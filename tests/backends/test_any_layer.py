@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from attnctl.layer import KV_DTYPES, Options, layer_of
 from attnctl.machine import Gpu, Machine, Package, Vendor
-from attnctl.memo import Memo
 from attnctl.model.spec import Indexer, Kind, LayerGroup, Mla, ModelSpec, State
 from attnctl.registry import load
 from attnctl.select import select
+from attnctl.selection.memo import Memo
 from tests import machine_factory as box
 
 REGISTRY = load()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from attnctl.matrix import matrix
 from attnctl.ops.catalog import case_of
 from attnctl.registry import load
-from attnctl.smoke import plan
+from attnctl.smoke.planning import plan
+from attnctl.support.table import matrix
 from tests import layer_factory
 from tests import machine_factory as box
 

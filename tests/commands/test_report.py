@@ -14,10 +14,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from attnctl.bug_report import BugReport, Part, archive, bug_report
+from attnctl.bug_report.archive import BugReport, Part, archive, bug_report
+from attnctl.bug_report.private_names import PrivateNames
 from attnctl.exits import InputError
-from attnctl.private_names import PrivateNames
-from attnctl.smoke_request import Request
+from attnctl.smoke.request import Request
 from tests.commands.running import LLAMA, ROOT, run
 
 NAMES = ["about.json", "tape.json", "machine.json", "libraries.json", "list.json"]

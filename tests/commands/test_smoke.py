@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.registry import load
-from attnctl.smoke import runnable_backends
+from attnctl.smoke.planning import runnable_backends
 from tests.commands.running import LLAMA, MODELS, run
 
 ON = ("smoke", "--backend", "CPU_ATTN")

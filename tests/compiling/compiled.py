@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from attnctl.compiling.report import Launched
-from attnctl.trials import SmokeReport
+from attnctl.smoke.trials import SmokeReport
 
 ROOT = Path(__file__).parent.parent.parent
 

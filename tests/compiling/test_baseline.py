@@ -9,11 +9,11 @@ import pytest
 
 from attnctl.compiling.baseline import compare_with, read_report
 from attnctl.compiling.report import Launched
+from attnctl.documents.files import as_json
 from attnctl.exits import InputError
-from attnctl.files import as_json
 from attnctl.render.plain import plain
 from attnctl.render.smoke import smoke_view
-from attnctl.trials import BackendTrials, SmokeReport, Trial
+from attnctl.smoke.trials import BackendTrials, SmokeReport, Trial
 
 MFMA = ("v_mfma_f32_32x32x8_bf16",)
 ONE = Launched(

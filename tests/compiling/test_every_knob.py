@@ -9,8 +9,8 @@ import pytest
 
 from attnctl.compiling.knob_journal import open_journal
 from attnctl.compiling.knobs import Step, compile_knobs
-from attnctl.smoke import Plan
-from attnctl.trials import Ready, Trial
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import Ready, Trial
 from tests.compiling.planted_plugins import planted_plugins
 
 CASE = "paged(queries=1,contexts=16,window={})"

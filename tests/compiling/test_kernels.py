@@ -12,7 +12,7 @@ import pytest
 
 import attnctl
 from attnctl.compiling.report import Launched
-from attnctl.trials import BAD, SmokeReport
+from attnctl.smoke.trials import BAD, SmokeReport
 from tests.compiling.compiled import compiled, compiled_around
 
 # one of each kind of matrix unit, and the least shared memory and registers among them

@@ -7,7 +7,7 @@ import msgspec
 from attnctl.compiling.knob_lines import Listed, Made
 from attnctl.compiling.knob_trial import NO_LAUNCH, trial_of
 from attnctl.compiling.report import Launched
-from attnctl.trials import Trial
+from attnctl.smoke.trials import Trial
 
 GOOD = Launched(
     kernel="k",

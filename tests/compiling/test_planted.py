@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from attnctl.child import Worker
 from attnctl.compiling.run import MODULE
-from attnctl.run import answers
-from attnctl.trials import Trial
+from attnctl.processes.child import Worker
+from attnctl.smoke.trials import Trial
+from attnctl.smoke.workers import answers
 from tests.compiling.planted_plugins import planted_plugins
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from attnctl.profile.canonical import encode
-from attnctl.trials import BackendTrials, SmokeReport, Trial
+from attnctl.smoke.trials import BackendTrials, SmokeReport, Trial
 from tests.commands.running import LLAMA, ROOT
 from tests.faults.row import Given, Row, file, folder, sparse
 from tests.profile.factory import GRID, profile

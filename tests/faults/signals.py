@@ -64,7 +64,7 @@ def importing(place: Place, pid: int) -> bool:
 
 
 def has_worker(place: Place, pid: int) -> bool:
-    return any("attnctl.worker" in process.cmdline() for process in children(pid))
+    return any("attnctl.smoke.worker" in process.cmdline() for process in children(pid))
 
 
 def has_child(place: Place, pid: int) -> bool:

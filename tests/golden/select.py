@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.decision import Candidate, Decision
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
-from attnctl.memo import Memo
+from attnctl.machines.assumed import assume
 from attnctl.model import read_model
 from attnctl.model.spec import LayerGroup
 from attnctl.registry import Registry, load
 from attnctl.select import select
+from attnctl.selection.memo import Memo
 
 GOLDEN = Path(__file__).with_name("select.txt")
 MODELS = Path(__file__).parent.parent / "models"

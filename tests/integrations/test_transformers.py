@@ -19,10 +19,10 @@ from transformers import (
 )
 
 import attnctl
-from attnctl.compare import compare
 from attnctl.integrations.packing import packed_view
 from attnctl.integrations.transformers import PackedCache, attach, plan_of, use_plan
 from attnctl.layer import Options
+from attnctl.ops.compare import compare
 from attnctl.profile.document import key_of, shape_of
 from attnctl.profile.values import Entry, Point, Profile, Timing
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.compare import compare
 from attnctl.kernels.triton import Knobs, Tiles, paged_attention
 from attnctl.ops import paged as specification
+from attnctl.ops.compare import compare
 from attnctl.ops.paged import Paged, visible
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

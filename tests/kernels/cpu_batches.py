@@ -8,10 +8,10 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, guarded, overrun
 from attnctl.kernels.cpu.paged import Kernels
 from attnctl.ops import paged_cases, paged_inputs
 from attnctl.ops.case import Value
+from attnctl.ops.compare import Comparison, compare, guarded, overrun
 from attnctl.ops.paged import Paged, paged_attention, visible
 
 CACHE_TYPES = {

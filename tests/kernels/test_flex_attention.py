@@ -11,12 +11,12 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 from attnctl.backends.flex_attention import kernel
 from attnctl.backends.flex_attention.kernel import FlexAttention
-from attnctl.compare import compare
 from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import batch_of
 from attnctl.kernels.flex.pages import in_place_possible, keys_and_values
 from attnctl.kernels.flex.tiles import fitted, options
 from attnctl.ops.case import Case
+from attnctl.ops.compare import compare
 from attnctl.ops.paged_cases import PHASES, case
 from attnctl.ops.paged_inputs import build
 from attnctl.ops.paged_trial import try_case

@@ -7,7 +7,7 @@ from torch.backends.cuda import SDPAParams, can_use_flash_attention
 from torch.nn.attention import SDPBackend
 
 import attnctl
-from attnctl.assume import assume
+from attnctl.machines.assumed import assume
 from attnctl.registry import load
 from tests.commands.running import LLAMA
 

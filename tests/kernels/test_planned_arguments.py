@@ -11,8 +11,8 @@ import torch
 
 import attnctl
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.exits import InputError
+from attnctl.machines.assumed import assume
 from attnctl.runtime import open_backend
 
 CONFIG = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 4}

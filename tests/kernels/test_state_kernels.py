@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnctl.run import try_cases
+from attnctl.smoke.workers import try_cases
 
 SMALL = {
     "GDN_ATTN": ("gdn", "k_heads=1,v_heads=2,head_k_dim=24,head_v_dim=40"),

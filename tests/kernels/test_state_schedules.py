@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnctl.compare import relative_rms
 from attnctl.ops.case import Case
+from attnctl.ops.compare import relative_rms
 from attnctl.ops.state_cases import Value, case
 from attnctl.runtime import StateMetadata
 from tests.kernels.cpu_states import native

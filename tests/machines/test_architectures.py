@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from attnctl.exits import InputError
-from attnctl.machine_archs import arch_of
 from attnctl.machines import load
+from attnctl.machines.archs import arch_of
 from tests.commands.running import LLAMA, run
 
 

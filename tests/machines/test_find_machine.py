@@ -93,15 +93,14 @@ def test_a_folder_is_not_a_machine_file(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
-OWN = ("json_text", "machine", "machines")
-
-
 def test_an_installed_package_carries_its_machines(tmp_path: Path) -> None:
     """In a wheel the folder lies inside the package: there it is found, with no checkout around."""
     package = tmp_path / "site" / "attnctl"
     package.mkdir(parents=True)
-    for module in (*("__init__", "arguments", "exits", "files", "findings"), *OWN):
+    for module in ("__init__", "arguments", "exits", "findings", "machine"):
         shutil.copy(ROOT / "attnctl" / f"{module}.py", package)
+    for part in ("documents", "machines"):
+        shutil.copytree(ROOT / "attnctl" / part, package / part)
     shutil.copytree(folder(), package / "profiles" / "machines")
     # a folder of that name beside the package belongs to somebody else
     (tmp_path / "site" / "profiles" / "machines").mkdir(parents=True)

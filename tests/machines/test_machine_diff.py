@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from attnctl.machine import Memory, Vendor
-from attnctl.machine_diff import Difference, differences, static_differences
 from attnctl.machines import load, names
+from attnctl.machines.differences import Difference, differences, static_differences
 from tests.machines.probed import changed, probed_h200, with_gpu, zen3_guest
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.machine_diff import static_differences
 from attnctl.machines import load
+from attnctl.machines.differences import static_differences
 from attnctl.probe import probe
 from attnctl.probe.tape import Replay, read_tape
 

@@ -6,8 +6,8 @@ import msgspec
 
 from attnctl.findings import unknown
 from attnctl.machine import Fact, Memory, Package
-from attnctl.machine_diff import Difference, differences, static_differences
 from attnctl.machines import load
+from attnctl.machines.differences import Difference, differences, static_differences
 from tests.machines.probed import changed, probed_h200, with_gpu, zen3_guest
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from attnctl.documents.files import SIZE_LIMIT
 from attnctl.exits import InputError
-from attnctl.files import SIZE_LIMIT
 from attnctl.model import read_model
 from tests.model.configs import decoder
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from attnctl.compare import GUARD, compare, digest, guarded, overrun
+from attnctl.ops.compare import GUARD, compare, digest, guarded, overrun
 
 
 def triple(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,7 +65,8 @@ def test_a_digest_needs_no_numpy() -> None:
     """It names the bits as they lie in order, and torch without NumPy has no other way to them."""
     value = torch.arange(6, dtype=torch.bfloat16).view(2, 3).t()
     text = (
-        "import sys; sys.modules['numpy'] = None; import torch; from attnctl.compare import digest;"
+        "import sys; sys.modules['numpy'] = None; import torch;"
+        "from attnctl.ops.compare import digest;"
         "print(digest(torch.arange(6, dtype=torch.bfloat16).view(2, 3).t()))"
     )
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from attnctl.ops.catalog import all_cases, case_of
 from attnctl.perf.amounts import Needed, needed
 from attnctl.perf.cases import serving_cases, serving_of
 from attnctl.perf.rates import rate
-from attnctl.trials import Ceiling, Timing
+from attnctl.smoke.trials import Ceiling, Timing
 
 
 def test_a_decode_reads_its_context_once() -> None:

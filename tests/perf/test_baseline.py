@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from attnctl.documents.files import as_json
 from attnctl.exits import InputError
-from attnctl.files import as_json
 from attnctl.perf.baseline import compare_times, slower, suspects
 from attnctl.perf.run import compared, read_times
 from attnctl.render.plain import plain
 from attnctl.render.smoke import smoke_view
-from attnctl.smoke import Plan
-from attnctl.trials import BackendTrials, Ceiling, SmokeReport, Timing, Trial
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import BackendTrials, Ceiling, SmokeReport, Timing, Trial
 
 CEILING = Ceiling(
     device="cuda", read_gbps=4000.0, matrix_gflops=7e5, triton="3.6.0", driver="570.1"

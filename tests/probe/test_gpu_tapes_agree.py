@@ -2,8 +2,8 @@
 
 import pytest
 
-from attnctl.machine_diff import static_differences
 from attnctl.machines import load
+from attnctl.machines.differences import static_differences
 from attnctl.probe import probe
 from tests.probe.gpu_tapes import machine
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from attnctl.libraries import Copy, Libraries
+from attnctl.machines.libraries import Copy, Libraries
 from attnctl.probe.host import HostError
 from attnctl.probe.libraries import probe_libraries
 from attnctl.probe.library_names import is_soname, library_of, version_of

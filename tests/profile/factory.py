@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
+from attnctl.machines.assumed import assume
 from attnctl.model import read_model
 from attnctl.profile.document import key_of, shape_of, versions_of
 from attnctl.profile.hashes import kernel_hashes

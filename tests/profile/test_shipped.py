@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.machine import Gpu, Machine
+from attnctl.machines.assumed import assume
 from attnctl.profile.canonical import encode
 from attnctl.profile.checks import check
 from attnctl.profile.document import key_of, read_profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.machine_diff import Difference
+from attnctl.machines.differences import Difference
 from attnctl.profile.knob_text import knob_text
 from attnctl.render.difference import difference_view
 from attnctl.render.plain import plain

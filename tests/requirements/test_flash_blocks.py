@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from attnctl import plans
-from attnctl.answer import answer
-from attnctl.assume import Assumption
 from attnctl.exits import InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
+from attnctl.machines.assumed import Assumption
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.ops.paged_cases import cases
+from attnctl.plans import opening as plans
 from attnctl.registry import load
 from attnctl.requirements import flash_block_multiple
 from attnctl.select import select, subject_of
-from attnctl.smoke import plan
+from attnctl.selection.answer import answer
+from attnctl.smoke.planning import plan
 from tests import machine_factory as box
 from tests.layer_factory import group
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from attnctl.answer import answer
-from attnctl.assume import Assumption
-from attnctl.costs import cost
+from attnctl.caches.costs import cost
 from attnctl.layer import Options, layer_of
+from attnctl.machines.assumed import Assumption
 from attnctl.model.spec import LayerGroup, ModelSpec, State
 from attnctl.registry import load
 from attnctl.render.costs import cost_text
 from attnctl.requirements.ranks import undivided
+from attnctl.selection.answer import answer
 from tests import machine_factory as box
 from tests.layer_factory import decide, group, latent
 

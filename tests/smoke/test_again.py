@@ -7,12 +7,12 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from attnctl.junit import junit_file
 from attnctl.render.plain import plain
 from attnctl.render.smoke import smoke_view
-from attnctl.smoke_again import options_of
-from attnctl.smoke_request import Request, refuse
-from attnctl.trials import BackendTrials, Level, SmokeReport, Trial
+from attnctl.smoke.again import options_of
+from attnctl.smoke.junit import junit_file
+from attnctl.smoke.request import Request, refuse
+from attnctl.smoke.trials import BackendTrials, Level, SmokeReport, Trial
 
 CASE = "paged(queries=1+1,contexts=20+33)"
 

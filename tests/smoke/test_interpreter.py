@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_an_interpreter_without_numpy_is_one_sentence() -> None:
     """Triton's interpreter needs it, and torch and Triton are installed without it."""
     text = (
-        "import sys; sys.modules['numpy'] = None; from attnctl.worker import main;"
+        "import sys; sys.modules['numpy'] = None; from attnctl.smoke.worker import main;"
         "sys.exit(main(['TRITON_ATTN', 'interpret']))"
     )
     words = [sys.executable, "-c", text]
@@ -27,7 +27,7 @@ def test_an_interpreter_that_computes_nothing_is_one_sentence_and_no_fault_of_a_
         "import os, sys; os.environ['TRITON_INTERPRET'] = '1';"
         "from triton.runtime import interpreter;"
         "interpreter.interpreter_builder.create_masked_load = None;"
-        "from attnctl.worker import main; sys.exit(main(['TRITON_ATTN', 'interpret']))"
+        "from attnctl.smoke.worker import main; sys.exit(main(['TRITON_ATTN', 'interpret']))"
     )
     words = [sys.executable, "-c", text]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, input="x")

@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 
 from attnctl import machines
-from attnctl.assume import assume
 from attnctl.compiling.declared import compiled_backends, declared
 from attnctl.compiling.plan import plan_for
 from attnctl.compiling.targets import stand_in
 from attnctl.machine import Machine
+from attnctl.machines.assumed import assume
 from attnctl.ops.catalog import all_cases
 from attnctl.registry import load
-from attnctl.smoke import plan, runnable_backends
+from attnctl.smoke.planning import plan, runnable_backends
 
 REGISTRY = load()
 CASES = all_cases()

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from attnctl.render.smoke_live import LiveTable
-from attnctl.smoke import Plan
-from attnctl.trials import Trial
+from attnctl.smoke.planning import Plan
+from attnctl.smoke.trials import Trial
 
 ROOT = Path(__file__).parent.parent.parent
 PLANS = (

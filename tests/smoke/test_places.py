@@ -7,8 +7,8 @@ import pytest
 from attnctl.exits import InputError
 from attnctl.ops.catalog import all_cases
 from attnctl.registry import load
-from attnctl.smoke import plan
-from attnctl.smoke_place import Place, read_place
+from attnctl.smoke.place import Place, read_place
+from attnctl.smoke.planning import plan
 from tests import machine_factory as box
 
 REGISTRY = load()

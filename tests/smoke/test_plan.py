@@ -8,7 +8,7 @@ from attnctl.exits import InputError
 from attnctl.ops.catalog import case_of
 from attnctl.ops.paged_cases import cases
 from attnctl.registry import load
-from attnctl.smoke import plan, refuse_untaken
+from attnctl.smoke.planning import plan, refuse_untaken
 from tests import machine_factory as box
 
 ADAPTERS = ("FLASH_ATTN", "FLASH_ATTN_DIFFKV", "FLASHINFER", "ROCM_ATTN", "ROCM_AITER_FA")

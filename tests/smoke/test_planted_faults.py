@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.run import importable, try_cases
-from attnctl.trials import Trial
+from attnctl.smoke.trials import Trial
+from attnctl.smoke.workers import importable, try_cases
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 PLAIN = "paged(queries=1+1,contexts=3+18)"

@@ -8,9 +8,9 @@ import pytest
 from attnctl.ops.case import split_case
 from attnctl.ops.catalog import all_cases, case_of
 from attnctl.registry import load
-from attnctl.smoke import Plan, plan, runnable_backends
-from attnctl.smoke_quick import marks, phase, quick, told
-from attnctl.smoke_streams import in_order
+from attnctl.smoke.planning import Plan, plan, runnable_backends
+from attnctl.smoke.quick import marks, phase, quick, told
+from attnctl.smoke.streams import in_order
 from tests import machine_factory as box
 
 REGISTRY = load()

@@ -7,8 +7,8 @@ from attnctl.ops.catalog import all_cases
 from attnctl.registry import load
 from attnctl.render.plain import plain
 from attnctl.render.smoke import listing_view, smoke_view, why_nothing
-from attnctl.smoke import plan, report, summary
-from attnctl.trials import BackendTrials, Trial
+from attnctl.smoke.planning import plan, report, summary
+from attnctl.smoke.trials import BackendTrials, Trial
 from tests import machine_factory as box
 
 TORCH = unmet("package", "torch", "not installed", fix="pip install torch")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnctl.assume import assume
 from attnctl.layer import Options
 from attnctl.machine import Machine
 from attnctl.machines import load as load_machine
+from attnctl.machines.assumed import assume
 from attnctl.model import read_model
 from attnctl.registry import load
 from attnctl.tune.exchange import Candidate, Site, Times, Verdict

@@ -30,8 +30,8 @@ def command(
 ) -> None:
     from os import environ
 
+    from attnctl.documents.files import same_file
     from attnctl.exits import InputError
-    from attnctl.files import same_file
     from attnctl.profile.find import open_profile
     from attnctl.render.output import remark
 

@@ -12,7 +12,7 @@ Exit codes: 0 printed."""
 
 
 def command(ctx: typer.Context) -> None:
+    from attnctl.documents.schema import json_schema
     from attnctl.profile.values import Document
-    from attnctl.schema import json_schema
 
     ctx.obj.output.text(json_schema("profile", Document).decode())

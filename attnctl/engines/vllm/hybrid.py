@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnctl.cache import StateTensor, state_bytes, state_tensors
-from attnctl.cache_pages import HybridBlocks, common_block_size, latent_bytes, token_bytes, unify
+from attnctl.caches.pages import HybridBlocks, common_block_size, latent_bytes, token_bytes, unify
+from attnctl.caches.states import StateTensor, state_bytes, state_tensors
 from attnctl.engines.vllm.facts import Facts, Layer, ModelFacts, facts_of
 from attnctl.engines.vllm.rules import Backend, Table
 from attnctl.exits import InputError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from attnctl.cache import StateTensor, state_bytes, state_tensors
-from attnctl.cache_pages import HybridBlocks
+from attnctl.caches.pages import HybridBlocks
+from attnctl.caches.states import StateTensor, state_bytes, state_tensors
 from attnctl.engines.values import HybridPlan
 from attnctl.engines.vllm.adapter import OFF, explain
 from attnctl.engines.vllm.environment import Switches

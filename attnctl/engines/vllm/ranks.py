@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.cache import state_shapes
+from attnctl.caches.states import state_shapes
 from attnctl.exits import InputError
 from attnctl.model.spec import LayerGroup, State
 

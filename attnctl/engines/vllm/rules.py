@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from attnctl.cache_pages import KernelBlocks
+from attnctl.caches.pages import KernelBlocks
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.findings import Finding, unknown, unmet
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from io import BytesIO
 from typing import Any
 
+from attnctl.documents.files import write_whole
 from attnctl.exits import InputError
-from attnctl.files import write_whole
 from attnctl.profile.canonical import canonical
 from attnctl.profile.page.chart import Bars, Chart, Grid, chart_of
 from attnctl.profile.page.roofline import roof_of

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.compare import Comparison, compare, fault, guarded, overrun
+from attnctl.ops.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.tune.measure.lengths import Lengths, Places
 
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import torch
 
-from attnctl.compare import Comparison
 from attnctl.exits import InputError
+from attnctl.ops.compare import Comparison
 from attnctl.tune.measure.lengths import Lengths as Lengths
 from attnctl.tune.settings import Work
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import torch
 
-from attnctl.compare import Comparison
+from attnctl.ops.compare import Comparison
 from attnctl.tune.exchange import Candidate, Verdict
 from attnctl.tune.measure.batch import Batch, Lengths, build
 from attnctl.tune.measure.candidates import judged, order_of, runtime_of

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.cache import channels_of
-from attnctl.compare import Comparison, compare, fault, guarded, overrun
+from attnctl.caches.states import channels_of
 from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.model.spec import State
 from attnctl.ops.case import Case, Value
+from attnctl.ops.compare import Comparison, compare, fault, guarded, overrun
 from attnctl.ops.state_cases import case
 from attnctl.ops.state_inputs import build, moved, pool_shape
 from attnctl.ops.state_trial import SPECIFICATIONS

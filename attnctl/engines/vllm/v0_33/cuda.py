@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.cache_pages import KernelBlocks
+from attnctl.caches.pages import KernelBlocks
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.engines.vllm.rules import (
     ANY,

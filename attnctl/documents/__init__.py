@@ -1,0 +1,1 @@
+"""Files of JSON: read, checked, locked and written."""

@@ -1,0 +1,1 @@
+"""Child processes and threads beside this one."""

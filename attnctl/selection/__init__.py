@@ -1,0 +1,1 @@
+"""What `attnctl select` answers, as values: each layer's choice, why, its costs and timings."""

@@ -1,0 +1,1 @@
+"""What supports what, read off the backends' declarations."""
