@@ -24,7 +24,7 @@ from attnctl.smoke.planning import (
     with_imports,
 )
 from attnctl.smoke.request import Request
-from attnctl.smoke.streams import run_plans_here
+from attnctl.smoke.streams import Streams, as_planned, run_plans_here, streams_of
 from attnctl.smoke.trials import Ceiling, Ready, SmokeReport, Trial
 
 CASE_S = 60.0
@@ -119,7 +119,10 @@ def _run(prepared: Prepared) -> SmokeReport:
             for place, trial in _trials(prepared, said, ceilings):
                 trials[place].append(trial)
                 live.note(place, trial)
-        results = [summary(one, kept) for one, kept in zip(prepared.plans, trials, strict=True)]
+        results = [
+            summary(one, as_planned(one, kept))
+            for one, kept in zip(prepared.plans, trials, strict=True)
+        ]
         if prepared.request.targets is not None:
             return _compiled(prepared, report(results), said)
         results = with_imports(results)
@@ -149,10 +152,12 @@ def _trials(
 ) -> Iterator[tuple[int, Trial]]:
     request = prepared.request
     if request.targets is None:
+        machine = prepared.machine
+        streams = Streams() if machine is None else streams_of(machine, _children())
         yield from run_plans_here(
             prepared.plans,
             request.timeout_s or CASE_S,
-            _children(),
+            streams,
             twice=request.twice,
             ceilings=ceilings,
         )

@@ -55,6 +55,8 @@ def _settle(device: str, *, alone: bool) -> None:
     if not alone:
         # small cases side by side: threads that spin while they wait take the others' processors
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        # nor a pool of compilers in each worker for kernels that come one at a time
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
         # the interpreter is one thread of Python: others of torch would only wait beside it
