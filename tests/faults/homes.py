@@ -69,9 +69,8 @@ HOMES: tuple[Row, ...] = (
     ),
     full("to draw a page", "profile report {here}/x.json -o {here}/y.html", f"y.html {TOO_LARGE}"),
     full("to write a bug report", f"report -m {MODEL} -o {{here}}/x.json", f"x.json {TOO_LARGE}"),
-    full(
-        "to begin a tune", f"{TUNE} -o {{here}}/new.json", f".journal {TOO_LARGE}", ("new.json.",)
-    ),
+    full("to begin a tune", TUNE, f".journal {TOO_LARGE}", ("data/attnctl/profiles/",)),
+    full("to name a tune's profile", f"{TUNE} -o {{here}}/new.json", f"new.json {TOO_LARGE}"),
     Row(
         "a device that is full",
         f"{SAVE} /dev/full",
