@@ -108,5 +108,7 @@ def _refuse_tensor(
 
 def refuse_count(name: str, what: str, value: Any) -> None:
     """InputError: no number of things from 0 on."""
+    if type(value) is int and value >= 0:
+        return
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
         refuse(name, f"{what} must be an integer from 0 on; it is {shown(value)}")

@@ -68,6 +68,8 @@ class StateAttention(MadeAnew):
         self._tuned = {"knobs": knobs} if knobs else {}
         self._load = load
         self._host = host
+        # a comparison with a number would make a tensor of it each time
+        self._none = torch.zeros((), dtype=torch.int8, device="cpu")
         self._opened: tuple[NativeStates | None, Finding] | None = None
         self._seen: tuple[StateMetadata, torch.device, int, int] | None = None
 
@@ -147,7 +149,7 @@ class StateAttention(MadeAnew):
         metadata = StateMetadata(
             query_start_loc=query_start_loc,
             state_indices=state_indices[:, None] if state_indices.dim() == 1 else state_indices,
-            has_initial_state=num_computed_tokens > 0,
+            has_initial_state=num_computed_tokens > self._none,
             max_query_len=max_query_len,
             num_accepted=num_accepted,
             speculative=speculative,
