@@ -29,10 +29,11 @@ def check_call(name: str, op: str, inputs: Any, state: Any, out: Any) -> tuple[S
     """
     if not isinstance(state, Tensor) or state.layout is not STRIDED or state.is_neg():
         check_tensors(name, state=state)
-    kind, rows_of = OPERATIONS[op]
+    kind, operands_of = OPERATIONS[op]
     if not isinstance(inputs, kind):
         refuse(name, f"inputs must be an {kind.__module__}.{kind.__name__}; it is {shown(inputs)}")
-    slot, result, rows = rows_of(name, inputs)
+    slot, result, tokens, constants = operands_of(name, inputs)
+    rows = [x for x in (*tokens, *constants) if x[2]]
     if out is not None:
         rows.append(("out", out, result))
     cpu, dtype = state.is_cpu, rows[0][1].dtype
