@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
 from tests.kernels.perturbed_attention import Form, paged_forward, paged_write
@@ -39,6 +40,11 @@ ATTENTION: dict[str, tuple[Form, ...]] = {
 }
 CALLS = [(name, form) for name, forms in ATTENTION.items() for form in forms]
 FORMS = ("c++", "torch")
+
+
+@pytest.fixture(autouse=True)
+def _compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
 @contextlib.contextmanager
