@@ -19,6 +19,7 @@ from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.caches import states as cache
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
+from attnctl.kernels.plain_torch import plain_torch
 from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
 from attnctl.kernels.state_checks import check_call, check_dense_out
@@ -224,7 +225,7 @@ class StateAttention(MadeAnew):
             return
         # what a batch holds may have changed since it was looked at
         check_values(self._name, op, metadata, out.shape[0], state.shape[0])
-        with torch.no_grad():
+        with plain_torch(state.device):
             module.forward(inputs, state, metadata, out)
 
     def _open(self) -> tuple[NativeStates | None, Finding]:
