@@ -19,6 +19,7 @@ from attnctl.ops.catalog import OPERATIONS, case_of, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.requirements.rule import Rule
+from attnctl.requirements.words import any_of
 from attnctl.select import DEFAULT_BLOCK, subject_of
 from attnctl.smoke.place import Place
 from attnctl.smoke.trials import BackendTrials, Level, SmokeReport, Trial
@@ -104,6 +105,8 @@ def sorted_by_rules(
             subject = subject_of(machine, layer_for(one), index)
         poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
         asked = [*rules, *([MASKED_VALUES] if poisoned else [])]
+        if not subject.layer.group.needs_kv_cache:
+            asked.append(_pages(one, backend.here(subject), machine.platform))
         if backend.kernel_for(subject.layer) == "planned":
             asked.append(PLANNED)
         reasons = tuple(_reasons(asked, subject))
@@ -113,6 +116,19 @@ def sorted_by_rules(
         else:
             runnable.append(one.text)
     return tuple(runnable), tuple(refused)
+
+
+def _pages(case: Case, backend: Backend, platform: str) -> Rule:
+    """Of layers that keep no cache: their case is computed over pages all the same."""
+    page, units = case.params.get("page"), backend.block_units(platform)
+    wanted = f"pages of a multiple of {any_of(units)}"
+
+    def check(_: Subject) -> Finding | None:
+        if not isinstance(page, int) or backend.takes_block(page, platform):
+            return None
+        return unmet("block_size", wanted, str(page), "--case")
+
+    return Rule("block_size", "layer", check, wanted=wanted)
 
 
 def takes(backend: Backend, case: Case) -> bool:

@@ -62,7 +62,7 @@ def prepare(request: Request) -> Prepared:
         plans = quick(plans)
     if request.perf and not request.cases:
         plans = _with_serving(request, plans, backends, machine, place)
-    if request.every and (request.ops or request.model is not None):
+    if request.every and (request.ops or request.cases or request.model is not None):
         # of the others nothing was asked
         plans = [one for one in plans if one.runnable or one.refused] or plans
     earlier = None
@@ -220,12 +220,17 @@ def _cases(request: Request) -> tuple[Case, ...]:
 
 
 def _of_ops(request: Request, cases: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases of the operations that were asked for. InputError: no such operation."""
-    from attnctl.nearest import did_you_mean
-    from attnctl.ops.catalog import OPERATIONS
+    """The cases of the operations that were asked for.
+
+    InputError: no such operation, or a case that was named is of another one.
+    """
+    from attnctl.ops.catalog import known_operation
 
     for op in request.ops:
-        if op not in OPERATIONS:
-            near = did_you_mean(op, OPERATIONS) or f" There are {', '.join(OPERATIONS)}."
-            raise InputError(f"--op {op}: no such operation.{near}")
-    return tuple(case for case in cases if not request.ops or case.op in request.ops)
+        known_operation(op, "--op")
+    kept = tuple(case for case in cases if not request.ops or case.op in request.ops)
+    if request.cases and len(kept) < len(cases):
+        (other, *_) = (case for case in cases if case not in kept)
+        wanted = " or ".join(f"--op {op}" for op in request.ops)
+        raise InputError(f"--case {other}: it is none of {wanted}; leave out one of them")
+    return kept
