@@ -42,7 +42,7 @@ def _settle() -> None:
         with TemporaryFile(dir=own):
             return
     except OSError:
-        from attnctl.kernels.cpu.build import cache_folder
+        from attnctl.kernels.cpu.build_folders import cache_folder
 
         instead = cache_folder(os.environ)
     if instead is not None:

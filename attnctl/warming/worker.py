@@ -127,7 +127,7 @@ class Count:
 
 
 def _shared_objects() -> frozenset[str]:
-    from attnctl.kernels.cpu.build import cache_folder
+    from attnctl.kernels.cpu.build_folders import cache_folder
 
     folder = cache_folder(os.environ)
     if folder is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from attnctl.profile.document import Entry, Key, Point, Profile, Shape, Timing, Versions
+from attnctl.profile.values import Entry, Key, Point, Profile, Shape, Timing, Versions
 from tests.commands.running import LLAMA, Answer, run
 
 # a machine of which no profile is shipped

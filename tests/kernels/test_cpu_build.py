@@ -21,11 +21,11 @@ from attnctl.kernels.cpu.build import (
     Built,
     build,
     build_here,
-    cache_folder,
     compiler_environ,
     compilers,
     isa_flags,
 )
+from attnctl.kernels.cpu.build_folders import cache_folder
 from attnctl.kernels.cpu.build_tiles import build_tiles
 from attnctl.ops.paged import Paged
 from attnctl.probe.host import HostError

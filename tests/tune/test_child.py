@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,7 +20,6 @@ from attnctl.tune.tasks import Rival, Task
 from attnctl.tune.worker import Server
 from attnctl.tune.workload import Load
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 DECODE = Load(phase="decode", batch=2, context=40)
 PREFILL = Load(phase="prefill", batch=1, context=40, query=40)
 NO_KNOBS: Knobs = {}

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import msgspec
 
 from attnctl.findings import Finding, met, unmet
-from attnctl.kernels.cpu.build_folders import cache_folder as cache_folder
 from attnctl.kernels.cpu.build_folders import cache_folders, no_room
 from attnctl.kernels.cpu.shared_object import compiled, is_whole, unloadable
 from attnctl.probe.host import Host, HostError, env
