@@ -10,7 +10,8 @@ from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
 from attnctl.profile.days import check_day
-from attnctl.profile.values import SCHEMA, Entry, Key, Profile, Shape, Versions, Whole
+from attnctl.profile.keys import Key, Versions, Whole
+from attnctl.profile.values import SCHEMA, Entry, Profile, Shape
 
 
 class Envelope(msgspec.Struct, kw_only=True):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnctl.profile.keys import Key
 from attnctl.profile.pick import FAR, NOT_TIMED, Picker, pick
-from attnctl.profile.values import Entry, Key, Point, Profile, Shape, Timing
+from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 SHAPE = Shape(op="paged", heads=8, kv_heads=2, head_size=64, head_size_v=64)
 Place = tuple[str, int, int, int]
