@@ -20,7 +20,8 @@ from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.requirements.rule import Rule
 from attnctl.requirements.words import any_of
-from attnctl.select import DEFAULT_BLOCK, subject_of
+from attnctl.select import subject_of
+from attnctl.selection.picking import DEFAULT_BLOCK
 from attnctl.smoke.place import Place
 from attnctl.smoke.trials import BackendTrials, Level, SmokeReport, Trial
 from attnctl.smoke.workers import importable, try_cases

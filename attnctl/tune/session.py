@@ -14,9 +14,10 @@ from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.machine import Gpu, Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
+from attnctl.profile.document import key_of, versions_of
 from attnctl.profile.hashes import kernel_hashes
-from attnctl.profile.values import UNKNOWN
+from attnctl.profile.keys import UNKNOWN, Key, Versions
+from attnctl.profile.values import Profile
 from attnctl.registry import Registry
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench

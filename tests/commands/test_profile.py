@@ -11,7 +11,7 @@ import pytest
 
 from attnctl.cli import LazyGroup
 from attnctl.commands.profile import VERBS
-from attnctl.profile.values import Versions
+from attnctl.profile.keys import Versions
 from tests.commands.running import LLAMA, ROOT, run
 from tests.profile.factory import GRID, profile, write
 

@@ -47,7 +47,6 @@ NOTHING = frozenset({"None", "a word", "a list", "a number", "numpy's", "sparse"
 
 ADAPTERS = ("FLASH_ATTN", "FLASHINFER", "ROCM_AITER_FA", "ROCM_ATTN", "ROCM_AITER_UNIFIED_ATTN")
 
-BATCHED = [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
 STATES = [(size, form) for size in NAMES for form in ("c++", "torch")]
 
 

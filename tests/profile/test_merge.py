@@ -8,8 +8,9 @@ import pytest
 from attnctl.exits import InputError
 from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.document import parse
+from attnctl.profile.keys import Versions
 from attnctl.profile.merge import merge, without
-from attnctl.profile.values import Profile, Timing, Versions
+from attnctl.profile.values import Profile, Timing
 from tests.profile.factory import GRID, profile
 
 
