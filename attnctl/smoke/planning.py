@@ -106,11 +106,9 @@ def sorted_by_rules(
             subject = subject_of(machine, layer_for(one), index)
         poisoned = backend.kernel == "adapter" and bool(one.params.get("poison"))
         asked = [*rules, *([MASKED_VALUES] if poisoned else [])]
-        if not subject.layer.group.needs_kv_cache:
-            asked.append(_pages(one, backend.here(subject), machine.platform))
         if backend.kernel_for(subject.layer) == "planned":
             asked.append(PLANNED)
-        reasons = tuple(_reasons(asked, subject))
+        reasons = (*_reasons(asked, subject), *_pages(one, backend, subject))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
             refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
@@ -119,17 +117,14 @@ def sorted_by_rules(
     return tuple(runnable), tuple(refused)
 
 
-def _pages(case: Case, backend: Backend, platform: str) -> Rule:
+def _pages(case: Case, backend: Backend, subject: Subject) -> Iterator[Finding]:
     """Of layers that keep no cache: their case is computed over pages all the same."""
-    page, units = case.params.get("page"), backend.block_units(platform)
-    wanted = f"pages of a multiple of {any_of(units)}"
-
-    def check(_: Subject) -> Finding | None:
-        if not isinstance(page, int) or backend.takes_block(page, platform):
-            return None
-        return unmet("block_size", wanted, str(page), "--case")
-
-    return Rule("block_size", "layer", check, wanted=wanted)
+    page, here = case.params.get("page"), backend.here(subject)
+    if subject.layer.group.needs_kv_cache or not isinstance(page, int):
+        return
+    if not here.takes_block(page, subject.platform):
+        units = any_of(here.block_units(subject.platform))
+        yield unmet("block_size", f"pages of a multiple of {units}", str(page), "--case")
 
 
 def takes(backend: Backend, case: Case) -> bool:
