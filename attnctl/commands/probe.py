@@ -82,6 +82,7 @@ def command(
         return
     _refuse_clashes({"--save": save, "--record": record, "--replay": replay, "--diff": diff})
     shown = not _takes_stdout({"--save": save, "--record": record}, output, json, diff is not None)
+    output.refuse_unwritable(*(path for path in (record, save) if path is not None))
     old = None if diff is None else _load(diff)  # --save may be about to replace this very file
     found, tape = _machine(machine, record is not None, replay)
     if record is not None:

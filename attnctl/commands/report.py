@@ -42,13 +42,14 @@ def command(
 ) -> None:
     from attnctl.bug_report.archive import FILE, archive, bug_report
     from attnctl.bug_report.private_names import here
-    from attnctl.documents.files import refuse_unwritable, same_file, write_whole
+    from attnctl.documents.files import same_file, write_whole
     from attnctl.exits import Exit, InputError
 
     path = FILE if output is None else output
     if path == "-" or ctx.obj.output.is_at(path):
         raise InputError(f"--output {path}: an archive is no text: name a file")
-    refuse_unwritable(path)
+    ctx.obj.output.refuse_unwritable(path)
+    ctx.obj.output.refuse_full()
     for one in model or ():
         if same_file(path, one) or same_file(path, f"{one}/config.json"):
             raise InputError(f"--output {path}: it is the --model; name another file")

@@ -209,5 +209,5 @@ def command(
     if csv:
         raise typer.Exit(show_rows(reports, ctx.obj.output, left_out))
     if vllm_args:
-        raise typer.Exit(show_arguments(reports, ctx.obj.output, left_out))
+        raise typer.Exit(show_arguments(reports, ctx.obj.output, len(specs), left_out))
     raise typer.Exit(show(reports, ctx.obj.output, explained, json, len(specs), left_out))

@@ -132,12 +132,13 @@ def command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The whole result as JSON.")] = False,
 ) -> None:
-    from attnctl.documents.files import refuse_unwritable, same_file
+    from attnctl.documents.files import same_file
     from attnctl.exits import Exit, InputError
     from attnctl.smoke.request import Request
     from attnctl.smoke.running import prepare, run
 
     output = ctx.obj.output
+    output.refuse_full()  # now, and not after a run of many minutes
     to_stdout = junit is not None and output.is_at(junit)
     request = Request(
         every=every,
@@ -166,7 +167,7 @@ def command(
         raise typer.Exit(_self_test(output, json))
     _refuse(request, both_to_stdout=json and to_stdout)
     if junit is not None and not to_stdout:
-        refuse_unwritable(junit)  # now, and not after a run of many minutes
+        output.refuse_unwritable(junit)
         named = (("--model", model), ("--baseline", baseline), ("--journal", journal))
         for name, used in named:
             if used and (same_file(junit, used) or same_file(junit, f"{used}/config.json")):

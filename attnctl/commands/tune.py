@@ -109,7 +109,6 @@ def command(
 ) -> None:
     from os import environ
 
-    from attnctl.documents.files import refuse_unwritable
     from attnctl.exits import InputError
     from attnctl.model import read_model
     from attnctl.processes.unwinding import ended_by_signals
@@ -120,6 +119,7 @@ def command(
     from attnctl.tune.session import Request, tune
     from attnctl.tune.workload import read_workload
 
+    ctx.obj.output.refuse_full()
     limit_s = _budget(budget, deterministic)
     if not 0 < timeout <= 86_400:
         raise InputError(f"--timeout {timeout:g}: must be more than 0 and at most 86400 seconds")
@@ -128,7 +128,7 @@ def command(
     if output is not None:
         if ctx.obj.output.is_at(output):
             raise InputError(f"--output {output}: a profile is added to, so that it must be a file")
-        refuse_unwritable(output)
+        ctx.obj.output.refuse_unwritable(output)
     registry = load()
     request = Request(
         spec=read_model(model),

@@ -55,6 +55,7 @@ def command(
     from attnctl.warming.plan import wanted
     from attnctl.warming.run import warm
 
+    ctx.obj.output.refuse_full()
     if jobs is not None and not 1 <= jobs <= 64:
         raise InputError(f"--jobs {jobs}: must be from 1 to 64 children")
     if not 0 < timeout <= 86_400:

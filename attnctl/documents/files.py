@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from typing import Any
@@ -56,22 +57,35 @@ def refuse_unwritable(path: str) -> None:
     """InputError where write_whole could write no file there, before hours of work for it.
 
     The folder is tried with a file of another name, which is gone again at once: the rights that
-    stat tells say nothing of a folder that no one can write to, as those of /proc.
+    stat tells say nothing of a folder that no one can write to, as those of /proc. A byte in it
+    tells a full disk. A device is opened and given nothing; nobody need read from a pipe yet.
     """
     if os.path.isdir(path):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: it is a folder; name a file")
-    folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    folder = os.path.dirname(real_path(path))  # noqa: PTH120
     if not os.path.isdir(folder):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: its folder does not exist")
-    part = _part_of(folder)
     try:
         before = _status(path)
-        if before is not None and not stat.S_ISREG(before.st_mode):
-            return  # a device or a pipe is written to, whatever its folder
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        if before is None or stat.S_ISREG(before.st_mode):
+            _try_to_write(_part_of(folder))
+        elif stat.S_ISCHR(before.st_mode):  # written to, whatever its folder
+            with open(path, "wb", buffering=0) as device:  # noqa: PTH123
+                refuse_full(device.fileno())
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be written: {reason(error)}; name another file") from error
-    os.unlink(part)  # noqa: PTH108
+
+
+def refuse_full(descriptor: int) -> None:
+    """OSError where what is written to an open file would find no room; nothing is written."""
+    state = os.fstat(descriptor)
+    if stat.S_ISCHR(state.st_mode):
+        os.write(descriptor, b"")
+    elif stat.S_ISREG(state.st_mode):
+        disk = os.fstatvfs(descriptor)
+        free = disk.f_bavail if os.geteuid() else disk.f_bfree
+        if disk.f_blocks and not free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def same_file(one: str, other: str) -> bool:
@@ -79,7 +93,15 @@ def same_file(one: str, other: str) -> bool:
     try:
         return os.path.samefile(one, other)  # noqa: PTH121
     except (OSError, ValueError):
-        return os.path.realpath(one) == os.path.realpath(other)
+        return real_path(one) == real_path(other)
+
+
+def real_path(path: Path) -> str:
+    """The path without links; as it was given where the working folder was removed."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return os.fspath(path)
 
 
 def as_json(value: Any) -> bytes:
@@ -108,6 +130,16 @@ def _status(path: str) -> os.stat_result | None:
 def _part_of(folder: str) -> str:
     """A name in this folder that no other file has."""
     return os.path.join(folder, f".attnctl-{os.urandom(6).hex()}.part")  # noqa: PTH118
+
+
+def _try_to_write(part: str) -> None:
+    """OSError where no file of this name can be made, or none of any size; it is gone again."""
+    try:
+        with open(part, "xb") as file:  # noqa: PTH123
+            file.write(b"?")
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            os.unlink(part)  # noqa: PTH108
 
 
 def _replace(path: str, data: bytes, before: os.stat_result | None) -> None:

@@ -31,6 +31,26 @@ def model_labels(reports: Sequence[SelectReport]) -> list[str]:
     return distinct(names)
 
 
+def by_machine(reports: Sequence[SelectReport], models: int) -> list[tuple[SelectReport, ...]]:
+    """The reports of each machine, by position: two machines may share a name."""
+    step = max(1, models)
+    return [tuple(reports[at : at + step]) for at in range(0, len(reports), step)]
+
+
+def machine_labels(rows: Sequence[Sequence[SelectReport]]) -> list[str]:
+    """rows: the reports of each machine."""
+    return distinct([reports[0].machine.name for reports in rows])
+
+
+def placed(rows: Sequence[Sequence[SelectReport]]) -> list[tuple[str, SelectReport]]:
+    """Each report with its machine's name, and its model's where there are several."""
+    return [
+        (machine if len(reports) == 1 else f"{model} on {machine}", report)
+        for machine, reports in zip(machine_labels(rows), rows, strict=True)
+        for model, report in zip(model_labels(reports), reports, strict=True)
+    ]
+
+
 def _parts(report: SelectReport) -> list[str]:
     path = report.model.path.rstrip("/").removesuffix("/config.json").removesuffix(".json")
     named = [part for part in path.split("/") if part]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import UnsupportedOperation
 from stat import S_ISCHR
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -60,8 +61,7 @@ class Output:
             _close_quietly(self.stream)
         except (OSError, ValueError) as error:
             _close_quietly(self.stream)
-            why = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"standard output cannot be written: {why}") from error
+            raise _unwritten(error) from error
 
     def save(self, data: bytes, path: str) -> None:
         """Writes a file whole, or to this stream where that is what the path means."""
@@ -71,6 +71,24 @@ class Output:
             from attnctl.documents.files import write_whole
 
             write_whole(path, data)
+
+    def refuse_unwritable(self, *paths: str) -> None:
+        """InputError where save could write nothing there, before what is to be saved is made."""
+        from attnctl.documents.files import refuse_unwritable
+
+        for path in paths:
+            self.refuse_full() if self.is_at(path) else refuse_unwritable(path)
+
+    def refuse_full(self) -> None:
+        """InputError where this stream could take no answer, before minutes of work for one."""
+        from attnctl.documents.files import refuse_full
+
+        try:
+            refuse_full(self.stream.fileno())
+        except UnsupportedOperation:  # no file of the system
+            return
+        except (OSError, ValueError) as error:
+            raise _unwritten(error) from error
 
     def is_at(self, path: str) -> bool:
         """Whether a path means this stream: "-", a name of it, or the file that it leads to."""
@@ -90,6 +108,11 @@ class Output:
         from shutil import get_terminal_size
 
         return max(40, get_terminal_size().columns)
+
+
+def _unwritten(error: Exception) -> InputError:
+    why = getattr(error, "strerror", None) or str(error)
+    return InputError(f"standard output cannot be written: {why}")
 
 
 def remark(text: str) -> None:

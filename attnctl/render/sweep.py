@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from attnctl.render.demands import titles
-from attnctl.render.labels import distinct, model_labels
+from attnctl.render.labels import by_machine, machine_labels, model_labels
 from attnctl.render.sweep_notes import heading, remarks
 from attnctl.render.view import Block, Cell, Line, Mark, Table, View
 from attnctl.selection.report import GroupReport, SelectReport, Sweep
@@ -15,8 +15,8 @@ PLANNED = " (planned)"
 
 def sweep_view(sweep: Sweep) -> View:
     """Machines down, and across either the groups of the one model or the models."""
-    rows = _rows(sweep)
-    machines = distinct([reports[0].machine.name for reports in rows])
+    rows = by_machine(sweep.reports, sweep.models)
+    machines = machine_labels(rows)
     by_group = sweep.models == 1 and len({titles(report) for report in sweep.reports}) == 1
     names = titles(rows[0][0]) if by_group else model_labels(rows[0])
     cells = [_groups(reports[0]) if by_group else list(map(_picks, reports)) for reports in rows]
@@ -31,15 +31,9 @@ def sweep_view(sweep: Sweep) -> View:
         *heading(sweep),
         table,
         *_legend(cells),
-        *remarks(sweep, rows, machines),
+        *remarks(sweep, rows),
         Line(_verdict(sweep)),
     )
-
-
-def _rows(sweep: Sweep) -> list[tuple[SelectReport, ...]]:
-    """The reports of each machine, by position: two machines may share a name."""
-    step = max(1, sweep.models)
-    return [sweep.reports[at : at + step] for at in range(0, len(sweep.reports), step)]
 
 
 def _device(report: SelectReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from attnctl.render.demands import titles
-from attnctl.render.labels import model_labels
+from attnctl.render.labels import placed
 from attnctl.render.view import Block, Heading, Line, Mark, Table
 from attnctl.selection.report import SelectReport, Sweep
 
@@ -40,27 +40,21 @@ def _assumed(sweep: Sweep) -> list[Line]:
     return [Line(Mark(f"packages assumed: {text} (--assume-installed)", "dim"))]
 
 
-def remarks(
-    sweep: Sweep, rows: Sequence[Sequence[SelectReport]], machines: Sequence[str]
-) -> Iterator[Block]:
+def remarks(sweep: Sweep, rows: Sequence[Sequence[SelectReport]]) -> Iterator[Block]:
     """Who was left out, demands unmet, refusals, differences; rows: the reports of each machine."""
     for sentence in sweep.left_out:
         yield Line(Mark(sentence, "bad"))
-    placed = [
-        (machine if sweep.models == 1 else f"{model} on {machine}", report)
-        for machine, reports in zip(machines, rows, strict=True)
-        for model, report in zip(model_labels(reports), reports, strict=True)
-    ]
-    unmet = _placed((sentence, where) for where, report in placed for sentence in report.unmet)
+    all_placed = placed(rows)
+    unmet = _placed((sentence, where) for where, report in all_placed for sentence in report.unmet)
     refused = _placed(
         (f"refused: {error}", where)
-        for where, report in placed
+        for where, report in all_placed
         if report.engine is not None
         for error in report.engine.errors
     )
     for sentence, places in {**unmet, **refused}.items():
         yield Line(Mark(f"{sentence}: {', '.join(places)}", "bad"))
-    yield from _differing(placed)
+    yield from _differing(all_placed)
 
 
 def _differing(placed: Sequence[tuple[str, SelectReport]]) -> Iterator[Block]:

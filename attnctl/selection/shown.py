@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnctl.exits import InputError
@@ -65,24 +65,32 @@ def show(
 
 
 def show_arguments(
-    reports: tuple[SelectReport, ...], output: Output, left_out: tuple[str, ...]
+    reports: tuple[SelectReport, ...], output: Output, models: int, left_out: tuple[str, ...]
 ) -> int:
-    """One line per answer; what no flag can say goes to standard error."""
-    from attnctl.render.block_sizes import block_notes
+    """One line per answer; what no flag can say goes to standard error, and of which it is said."""
+    from attnctl.render.labels import by_machine, placed
     from attnctl.render.output import remark
 
-    for report in reports:
+    for where, report in placed(by_machine(reports, models)):
         if report.engine is not None:
             output.text(" ".join(report.engine.arguments) + "\n")
-            for name, value in report.engine.environment.items():
-                remark(f"with {name}={value} in its environment")
-            blocks = block_notes(report)
-            for said in (*report.engine.errors, *report.unmet, *report.engine.notes, *blocks):
-                remark(said)
+            for said in _beside(report):
+                remark(said if len(reports) == 1 and not left_out else f"{where}: {said}")
     for said in left_out:
         remark(said)
     worst = max(report.exit_code for report in reports)
     return max(worst, 1) if left_out else worst
+
+
+def _beside(report: SelectReport) -> Iterator[str]:
+    """What an engine's flags do not say of its answer."""
+    from attnctl.render.block_sizes import block_notes
+
+    if report.engine is None:
+        return
+    for name, value in report.engine.environment.items():
+        yield f"with {name}={value} in its environment"
+    yield from (*report.engine.errors, *report.unmet, *report.engine.notes, *block_notes(report))
 
 
 def show_rows(reports: tuple[SelectReport, ...], output: Output, left_out: tuple[str, ...]) -> int:

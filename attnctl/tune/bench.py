@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
@@ -47,6 +48,11 @@ class Child:
         if self._worker is not None:
             self._worker.end()
             self._worker = None
+
+    def kill(self) -> None:
+        """Ends the process from another thread than the one that waits for it, which notices."""
+        if self._worker is not None:
+            self._worker.kill()
 
     def send(self, ask: bench_lines.Ask) -> None:
         if self._worker is None:
@@ -137,7 +143,7 @@ class WorkerBench:
 
         idle = list(self._judges)
         running: dict[Future[Verdict], tuple[Child, Candidate]] = {}
-        with ThreadPoolExecutor(len(self._judges)) as pool:
+        with ThreadPoolExecutor(len(self._judges)) as pool, self._killed_by_signals():
             while True:
                 while idle and (following := left.next()) is not None:
                     child = idle.pop()
@@ -150,6 +156,16 @@ class WorkerBench:
                     child, one = running.pop(future)
                     idle.append(child)
                     yield one, future.result()
+
+    @contextlib.contextmanager
+    def _killed_by_signals(self) -> Iterator[None]:
+        """Ends the judges at once where the block is interrupted: a pool waits for its threads."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            for judge in self._judges:
+                judge.kill()
+            raise
 
     def _judged(self, child: Child, work: Work, one: Candidate) -> Verdict:
         fresh, begin = child.fresh, time.monotonic()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from threading import Thread
 from typing import IO
 
 import msgspec
 
-from attnctl.smoke.worker import _end_with
+from attnctl.processes.lifetime import end_with_parent
 from attnctl.tune import bench_lines
 from attnctl.tune.exchange import Site, Verdict
 from attnctl.tune.settings import Limits, Setting, Work, settings_of
@@ -25,7 +24,7 @@ def main(arguments: list[str]) -> int:
     (device,) = arguments
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
     server: Server | None = None

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from attnctl.exits import AttnctlError, Exit
 from attnctl.findings import Finding
+from attnctl.layer import Layer
 from attnctl.machine import Gpu, Machine
+from attnctl.profile.blocks import on_block, own_sizes, timed_sizes
 from attnctl.profile.document import key_of
 from attnctl.profile.hashes import hashes_of
 from attnctl.profile.layers import layer_of_shape
 from attnctl.profile.live import live
 from attnctl.profile.match import match
-from attnctl.profile.pick import Pick, Table
+from attnctl.profile.pick import Table
+from attnctl.profile.ranking import BLOCK_SIZE
 from attnctl.profile.values import Entry, Profile
 from attnctl.registry import Registry
 from attnctl.requirements.packages import lack_of_torch
-from attnctl.select import eligible_names, select
-from attnctl.tune.settings import Setting
+from attnctl.select import eligible_names, platform_of, select
+from attnctl.tune.settings import Knob, Setting
 from attnctl.tune.workload import Load
+from attnctl.warming.loads import loads_of
 from attnctl.warming.values import Job
 
-LEAST_CONTEXT = 16
-LEAST_QUERY = 16
-BEYOND = 4
-"""How far beyond the largest point a pick still serves, as attnctl.profile.pick has it."""
+_Setting = tuple[str, str, tuple[tuple[str, Knob], ...]]
+"""A backend, its kernel and its knobs by name."""
 
 
 class NothingToWarmError(AttnctlError):
@@ -63,7 +65,7 @@ def wanted(
         notes.append(f"{path} is stale here: {_differences(found.findings)}")
     jobs: list[Job] = []
     for entry in alive.entries:
-        made = list(_jobs(entry, machine, device, registry, small=gpu is None))
+        made = list(_jobs(entry, alive, machine, device, registry))
         jobs += made
         if not made:
             notes.append(f"{entry.shape}: no backend that was timed is eligible here")
@@ -79,72 +81,62 @@ def _differences(findings: Sequence[Finding]) -> str:
 
 
 def _jobs(
-    entry: Entry, machine: Machine, device: int, registry: Registry, small: bool
+    entry: Entry, profile: Profile, machine: Machine, device: int, registry: Registry
 ) -> Iterator[Job]:
-    """small: kernels do not depend on a batch's shape, so that one batch a setting is enough."""
-    decision = select(layer_of_shape(entry.shape), machine, registry, device=device)
+    """Those of a plan on the profile's own size of blocks, then those on each size that was timed.
+
+    A plan has another size where the user names one, or where all layers are to have the same.
+    """
+    layer = layer_of_shape(entry.shape)
+    usual = _settings(entry, layer, machine, device, registry)
+    yield from _made(entry, usual, machine)
+    if layer.group.is_ssm or not layer.group.needs_kv_cache:
+        return
+    own = own_sizes(registry, platform_of(machine))
+    taken = select(layer, machine, registry, device=device, profile=profile).pick
+    for tokens in timed_sizes(entry, own):
+        timed = on_block(entry, tokens, own)
+        if timed is None:
+            continue
+        sized = msgspec.structs.replace(layer, block_size=tokens)
+        found = _settings(timed, sized, machine, device, registry)
+        if taken is not None and taken.block_size == tokens:
+            found = {one: loads for one, loads in found.items() if usual.get(one) != loads}
+        yield from _made(entry, found, machine, tokens)
+
+
+def _settings(
+    entry: Entry, layer: Layer, machine: Machine, device: int, registry: Registry
+) -> dict[_Setting, tuple[Load, ...]]:
+    """What the timings pick for the batches of an entry, and the batches that each serves."""
+    decision = select(layer, machine, registry, device=device)
     table = Table(entry, eligible_names(decision))
-    groups: dict[tuple[str, str], tuple[Pick, list[Load]]] = {}
+    found: dict[_Setting, list[Load]] = {}
     for load in loads_of(entry):
         pick = table.pick(load.phase, load.batch, load.context, load.query)
         if pick.backend:
-            setting = str(Setting(knobs=dict(pick.knobs), kernel=pick.kernel))
-            groups.setdefault((pick.backend, setting), (pick, []))[1].append(load)
-    for (backend, setting), (pick, loads) in groups.items():
+            setting = pick.backend, pick.kernel, tuple(sorted(pick.knobs.items()))
+            found.setdefault(setting, []).append(load)
+    return {setting: tuple(loads) for setting, loads in found.items()}
+
+
+def _made(
+    entry: Entry,
+    settings: Mapping[_Setting, tuple[Load, ...]],
+    machine: Machine,
+    tokens: int | None = None,
+) -> Iterator[Job]:
+    """tokens: in a block of the cache, where it is not the profile's own size."""
+    # a processor's kernels do not depend on a batch's shape, so that one batch a setting is enough
+    most = None if machine.gpus else 1
+    for (backend, kernel, knobs), loads in settings.items():
+        said = dict(knobs) if tokens is None else {**dict(knobs), BLOCK_SIZE: tokens}
         yield Job(
             shape=entry.shape,
             backend=backend,
-            setting=setting,
-            loads=tuple(loads[:1] if small else loads),
-            knobs=dict(pick.knobs),
-            kernel=pick.kernel,
+            setting=str(Setting(knobs=said, kernel=kernel)),
+            loads=loads[:most],
+            knobs=dict(knobs),
+            kernel=kernel,
+            block_size=tokens,
         )
-
-
-def loads_of(entry: Entry) -> tuple[Load, ...]:
-    """The points that were timed, and the powers of two as far as these serve on each axis.
-
-    How a kernel is cut follows from the batch's shape, so that batches between two points may run
-    variants that neither of them does. A state does not see how long the context is.
-    """
-    found: dict[str, Load] = {}
-    for load in (*_points(entry), *_decode(entry), *_prefill(entry)):
-        found.setdefault(str(load), load)
-    return tuple(found.values())
-
-
-def _points(entry: Entry) -> Iterator[Load]:
-    for one in entry.points:
-        yield Load(phase=one.phase, batch=one.batch, context=one.context, query=one.query)
-
-
-def _decode(entry: Entry) -> Iterator[Load]:
-    steps = [one for one in entry.points if one.phase == "decode"]
-    if not steps:
-        return
-    contexts = _powers(LEAST_CONTEXT, BEYOND * max(one.context for one in steps))
-    if entry.shape.state:
-        contexts = contexts[-1:]
-    for batch in _powers(1, BEYOND * max(one.batch for one in steps)):
-        for context in contexts:
-            yield Load(phase="decode", batch=batch, context=context)
-
-
-def _prefill(entry: Entry) -> Iterator[Load]:
-    """Prompts by themselves and as the last chunk of the longest context."""
-    chunks = [one for one in entry.points if one.phase == "prefill"]
-    if not chunks:
-        return
-    longest = max(one.context for one in chunks)
-    for query in _powers(LEAST_QUERY, max(one.query for one in chunks)):
-        for context in (query, longest):
-            if query <= context:
-                yield Load(phase="prefill", batch=1, context=context, query=query)
-
-
-def _powers(least: int, most: int) -> list[int]:
-    """Powers of two from one to the other, both ends among them where they are none."""
-    found = [least]
-    while found[-1] * 2 <= most:
-        found.append(found[-1] * 2)
-    return found

@@ -29,7 +29,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One setting of one layer shape, on the batches that it serves.
 
-    setting: knobs and kernel in words.
+    setting: knobs and kernel in words. block_size: of the cache, where it is not the one that the
+    profile asks for by itself.
     """
 
     shape: Shape
@@ -38,6 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     loads: tuple[Load, ...]
     knobs: dict[str, int | str | bool] = {}
     kernel: str = ""
+    block_size: int | None = None
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,10 +77,11 @@ class Warmer:
         return self._count.since(before, len(job.loads))
 
     def _plan(self, job: Job) -> LayerPlan:
+        from attnctl.layer import Options
         from attnctl.plans.opening import plan
         from attnctl.profile.layers import spec_of_shape
 
-        found = self._plans.get(job.shape)
+        found = self._plans.get((job.shape, job.block_size))
         if found is None:
             begin = self._begin
             spec = spec_of_shape(job.shape)
@@ -88,10 +89,11 @@ class Warmer:
                 spec,
                 begin.machine,
                 profile=begin.profile,
+                options=Options(block_size=job.block_size),
                 device=begin.device,
                 registry=self._registry,
             )
-            found = self._plans[job.shape] = whole[0]
+            found = self._plans[job.shape, job.block_size] = whole[0]
         return found
 
 

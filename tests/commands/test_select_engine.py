@@ -57,6 +57,22 @@ def test_only_the_flags_are_printed_when_asked() -> None:
     assert found.out.count("\n") == 1
 
 
+def test_what_flags_do_not_say_names_its_machine_among_several() -> None:
+    """And its model; alone it needs neither."""
+    many = run(
+        *("select", "--model", DEEPSEEK, "--model", LLAMA, "--vllm-args"),
+        *("--machine", "zen4", "--machine", "h200", "--machine", "zen4"),
+    )
+    assert many.out.count("\n") == 6
+    told = [line.split(": ")[1] for line in many.err.splitlines()]
+    places = [f"deepseek-v3.2 on {name}" for name in ("zen4", "zen4 #2")]
+    assert told == places
+    two = run("select", "-m", DEEPSEEK, "--machine", "zen4", "--machine", "h200", "--vllm-args")
+    alone = run("select", "-m", DEEPSEEK, "--machine", "zen4", "--vllm-args")
+    said = alone.err.removeprefix("attnctl: ").splitlines()[0]
+    assert two.err.splitlines()[0] == f"attnctl: zen4: {said}"
+
+
 def test_the_engines_refusal_is_a_no() -> None:
     """Sparse MLA on a CPU: vLLM refuses, whatever the registry has."""
     found = run("select", "--model", DEEPSEEK, "--machine", "zen4", "--engine", "vllm")

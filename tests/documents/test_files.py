@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -13,11 +14,13 @@ from attnctl.documents.files import (
     SIZE_LIMIT,
     as_json,
     read_bytes,
+    refuse_full,
     refuse_unwritable,
     same_file,
     write_whole,
 )
 from attnctl.exits import InputError
+from attnctl.render.output import Output
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -114,6 +117,7 @@ def test_a_folder_is_no_place_for_a_file(tmp_path: Path) -> None:
         ("/proc/self/fd/p.json", "p.json cannot be written: "),
         ("/nowhere/p.json", "its folder does not exist"),
         ("/tmp", "it is a folder"),
+        ("/dev/full", "/dev/full cannot be written: No space left on device; name another file"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(path: str, says: str) -> None:
@@ -139,6 +143,33 @@ def test_asking_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> 
     assert [one.name for one in tmp_path.iterdir()] == ["old"]
     assert (tmp_path / "old").read_bytes() == b"old"
     refuse_unwritable("/dev/null")
+
+
+def test_an_open_file_is_asked_for_room_and_given_nothing(tmp_path: Path) -> None:
+    """A device that takes nothing is an error; a file and a pipe stay as they are."""
+    with (
+        Path("/dev/full").open("wb") as full,
+        pytest.raises(OSError, match="No space left on device"),
+    ):
+        refuse_full(full.fileno())
+    reader, writer = os.pipe()
+    try:
+        refuse_full(writer)
+        os.set_blocking(reader, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 1)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    with (tmp_path / "x").open("wb") as file:
+        refuse_full(file.fileno())
+    assert (tmp_path / "x").read_bytes() == b""
+
+
+def test_a_stream_that_is_no_file_of_the_system_is_asked_nothing() -> None:
+    """As a program's own that calls the command line."""
+    Output(io.StringIO()).refuse_full()
+    Output(io.StringIO()).refuse_unwritable("-", "/dev/null")
 
 
 def test_half_a_character_is_a_question_mark_in_json() -> None:

@@ -13,12 +13,13 @@ from tests.faults.homes import HOMES
 from tests.faults.kinds import KINDS
 from tests.faults.machines import MACHINES
 from tests.faults.numbers import NUMBERS
+from tests.faults.outputs import OUTPUTS
 from tests.faults.row import Place, Row
 from tests.faults.streams import STREAMS
 from tests.faults.words import WORDS
 
 # fault -> sentence -> exit code, for whatever can go wrong from outside
-TABLE = (*DOCUMENTS, *NUMBERS, *EVERY_KEY, *WORDS, *STREAMS, *HOMES, *MACHINES, *ENDINGS)
+TABLE = (*DOCUMENTS, *NUMBERS, *EVERY_KEY, *WORDS, *STREAMS, *HOMES, *OUTPUTS, *MACHINES, *ENDINGS)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.fault)

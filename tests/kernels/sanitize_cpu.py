@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from attnctl.kernels.cpu import latent, paged, state_call
-from attnctl.kernels.cpu.build import compilers, isa_flags
+from attnctl.kernels.cpu.build import isa_flags
+from attnctl.kernels.cpu.build_compilers import compilers
 from attnctl.ops.case import Value
 from attnctl.probe.cpu import probe_cpu
 from attnctl.probe.ledger import Ledger

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.kernels.cpu.build import CLANG_THREADS, build, compilers
+from attnctl.kernels.cpu.build import CLANG_THREADS, build
+from attnctl.kernels.cpu.build_compilers import compilers
 
 # what Clang makes of a region with three dynamic loops and a static one
 TEAM = """

@@ -20,9 +20,9 @@ from attnctl.kernels.cpu.build import (
     build,
     build_here,
     compiler_environ,
-    compilers,
     isa_flags,
 )
+from attnctl.kernels.cpu.build_compilers import compilers
 from attnctl.kernels.cpu.build_tiles import build_tiles
 from attnctl.ops.paged import Paged
 from attnctl.probe.host import HostError

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from attnctl.findings import Verdict
-from attnctl.kernels.cpu.build import Built, build, compilers
+from attnctl.kernels.cpu.build import Built, build
+from attnctl.kernels.cpu.build_compilers import compilers
 from attnctl.kernels.cpu.build_folders import LEAST_ROOM, cache_folders, no_room
 from tests.commands.running import ROOT
 

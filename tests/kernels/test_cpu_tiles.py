@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.cpu.build import build, compilers, isa_flags
+from attnctl.kernels.cpu.build import build, isa_flags
+from attnctl.kernels.cpu.build_compilers import compilers
 from attnctl.kernels.cpu.build_tiles import build_tiles, known, tile_flags
 from attnctl.kernels.cpu.call import NativeKernels
 from attnctl.kernels.cpu.paged import SOURCE

@@ -13,7 +13,8 @@ from attnctl.profile.document import key_of, read_profile
 from attnctl.profile.keys import Versions
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 from attnctl.registry import load
-from attnctl.warming.plan import NothingToWarmError, loads_of, wanted
+from attnctl.warming.loads import loads_of
+from attnctl.warming.plan import NothingToWarmError, wanted
 from tests.commands.running import ROOT
 from tests.profile.factory import machine as usual_machine
 from tests.tune.fake import machine
@@ -55,6 +56,71 @@ def test_each_setting_is_one_job_with_all_the_batches_that_it_serves() -> None:
     assert "decode B=64, S=4096" in found["TRITON_ATTN", "segments=8"]
     assert "decode B=1, S=4096" in found["FLASH_ATTN", "the defaults"]
     assert not asked.notes
+
+
+SLOW = Timing(backend="FLASH_ATTN", median_us=100.0)
+
+
+def on_others(*sizes: int, usual: int | None = None) -> Point:
+    """A point whose backend was raced on these sizes of blocks as well, with knobs of its own."""
+    first = {} if usual is None else {"block_size": usual}
+    others = tuple(
+        Timing(backend=name, median_us=time_us, knobs={"block_size": size, **more})
+        for size in sizes
+        for name, time_us, more in (("FLASH_ATTN", 90.0, {}), ("TRITON_ATTN", 60.0, {"fill": size}))
+        if name == "TRITON_ATTN" or size != 16
+    )
+    timing = Timing(backend="TRITON_ATTN", median_us=50.0, knobs={**first, "fill": 4})
+    return Point(phase="decode", batch=1, context=64, timings=(SLOW, timing), others=others)
+
+
+def settings(*points: Point) -> set[tuple[str, int | None]]:
+    """Of one backend that was timed on these points, what is warmed beyond the mere defaults."""
+    asked = wanted("p.json", profile(*points), machine(), 0, load())
+    mine = (job for job in asked.jobs if job.backend == "TRITON_ATTN" and job.knobs)
+    return {(job.setting, job.block_size) for job in mine}
+
+
+def test_what_was_timed_on_other_sizes_of_blocks_is_warmed_on_these() -> None:
+    """A plan has them where the user names one, or where all layers are to have the same."""
+    assert settings(on_others(64, 128)) == {
+        ("fill=4", None),
+        ("block_size=64 fill=64", 64),
+        ("block_size=128 fill=128", 128),
+    }
+
+
+def test_the_profiles_own_size_is_not_warmed_twice() -> None:
+    """It is what a plan has by itself; of the size that a backend has, only the race counts."""
+    assert settings(on_others(16, usual=64)) == {
+        ("block_size=64 fill=4", None),
+        ("block_size=16 fill=16", 16),
+    }
+
+
+def test_the_defaults_on_their_own_size_are_warmed_beside_another_that_was_chosen() -> None:
+    """A plan on that size runs nothing else."""
+    timing = Timing(
+        backend="TRITON_ATTN", median_us=5.0, default_us=9.0, knobs={"block_size": 128, "fill": 4}
+    )
+    asked = wanted(
+        "p.json",
+        profile(Point(phase="decode", batch=1, context=64, timings=(SLOW, timing))),
+        machine(),
+        0,
+        load(),
+    )
+    mine = {(job.setting, job.block_size): job for job in asked.jobs if job.backend != "FLASH_ATTN"}
+    assert mine.keys() == {("block_size=128 fill=4", None), ("block_size=16", 16)}
+    assert mine["block_size=16", 16].knobs == {}
+
+
+def test_an_encoder_keeps_no_cache_and_is_warmed_once() -> None:
+    """Nobody lays out blocks for it."""
+    shape = msgspec.structs.replace(SHAPE, features=("encoder_only",))
+    entry = Entry(shape=shape, points=(on_others(64),))
+    asked = wanted("p.json", profile(entries=(entry,)), machine(), 0, load())
+    assert {job.block_size for job in asked.jobs} == {None}
 
 
 def test_batches_are_the_points_and_the_powers_of_two_as_far_as_they_serve() -> None:

@@ -141,6 +141,30 @@ def test_a_job_that_hangs_costs_itself(tmp_path: Path) -> None:
     assert report.exit_code == 1
 
 
+def test_what_was_timed_on_another_size_of_blocks_runs_on_it(tmp_path: Path) -> None:
+    """On blocks of 64 beside the backend's own; a size that nobody takes is that job's error."""
+    timings = [
+        Timing(backend="CPU_ATTN", median_us=9.0, knobs=knobs)
+        for knobs in ({}, {"block_size": 64, "block_rows": 24})
+    ]
+    point = Point(phase="decode", batch=1, context=64, timings=(timings[0],), others=(timings[1],))
+    profile = str(written(tmp_path, entries=(Entry(shape=LAYER, points=(point,)),)))
+    answer = run("warm", "--profile", profile, "--json")
+    assert answer.code == 0, answer.err
+    assert [job["setting"] for job in answer.json["jobs"]] == [
+        "the defaults",
+        "block_rows=24 block_size=64",
+    ]
+    small = (Load(phase="decode", batch=1, context=64),)
+    jobs = tuple(
+        Job(shape=LAYER, backend="CPU_ATTN", setting="", loads=small, block_size=tokens)
+        for tokens in (64, 40)
+    )
+    (good, bad) = warm(profile, Wanted(jobs=jobs), probe(), 0).jobs
+    assert (good.made.status, bad.made.status) == ("ready", "error")
+    assert "no backend is eligible for layers of kind full" in bad.made.detail
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -42,6 +42,7 @@ def command(
     from attnctl.registry import load
     from attnctl.render.output import remark
 
+    ctx.obj.output.refuse_unwritable(file)
     where = target(machine, device, load())
     found, damaged = own_of(where, environ)
     for sentence in damaged:

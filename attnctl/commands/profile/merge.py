@@ -33,6 +33,7 @@ def command(
     from attnctl.profile.store import refuse_unknown
     from attnctl.render.output import remark
 
+    ctx.obj.output.refuse_unwritable(output)
     profiles = [found.profile for found in open_profiles(file, environ)]
     for profile in profiles:
         refuse_unknown(profile)

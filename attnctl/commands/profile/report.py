@@ -30,13 +30,19 @@ def command(
 ) -> None:
     from os import environ
 
-    from attnctl.documents.files import same_file
+    from attnctl.documents.files import refuse_unwritable, same_file
     from attnctl.exits import InputError
     from attnctl.profile.find import open_profile
     from attnctl.render.output import remark
 
     if output is None and png is None:
         raise typer.BadParameter("name where to: -o FILE, --png FILE or both")
+    if output is not None:
+        ctx.obj.output.refuse_unwritable(output)
+    if png == "-":
+        raise InputError("--png -: a picture is no text: name a file")
+    if png is not None:
+        refuse_unwritable(png)
     path, profile = open_profile(file, environ)
     for option, where in (("--output", output), ("--png", png)):
         if where is not None and same_file(where, path):

@@ -1,17 +1,14 @@
 """The shared object of a C++ source: from the cache, or made by the system's compiler.
 
 The cache is keyed by the source, the flags and the compiler's version. Of flags and compilers the
-best that builds is taken; where no folder has room for a build none would, and none is tried.
+best that builds is taken; where no folder has room for a build none would, and none is tried, nor
+is another once one has run into its limit of time.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shlex
-import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from attnctl.findings import Finding, met, unmet
-from attnctl.kernels.cpu.build_folders import cache_folders, no_room
-from attnctl.kernels.cpu.shared_object import compiled, is_whole, unloadable
+from attnctl.kernels.cpu.build_compilers import compilers, told
+from attnctl.kernels.cpu.build_folders import cache_folders, lack_of_room
+from attnctl.kernels.cpu.shared_object import (
+    COMPILE_TIMEOUT_S,
+    compiled,
+    is_whole,
+    unloadable,
+)
 from attnctl.probe.host import Host, HostError, env
 
 CODE = "cpu_kernel"
@@ -63,22 +66,6 @@ def isa_flags(arch: str | None, isa: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def compilers(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Commands to try, CC first; only those that the PATH has."""
-    wanted = [_words(environ.get("CC", "")), ("cc",), ("gcc",), ("clang",)]
-    path = environ.get("PATH", os.defpath)
-    found = [(shutil.which(command[0], path=path), command[1:]) for command in wanted if command]
-    return list(dict.fromkeys((first, *rest) for first, rest in found if first))
-
-
-def _words(command: str) -> tuple[str, ...]:
-    """A command as a shell takes it apart; none where its quotes do not end."""
-    try:
-        return tuple(shlex.split(command))
-    except ValueError:
-        return ()
-
-
 def compiler_environ(host: Host) -> dict[str, str]:
     """Of the environment what a build depends on: the compilers, and where it is kept."""
     found = {}
@@ -103,20 +90,25 @@ def build_here(host: Host, source: Path) -> Built:
 
 
 def build(
-    source: Path, flags: tuple[str, ...], environ: Mapping[str, str], processor: str = ""
+    source: Path,
+    flags: tuple[str, ...],
+    environ: Mapping[str, str],
+    processor: str = "",
+    limit_s: float = COMPILE_TIMEOUT_S,
 ) -> Built:
     """The shared object of `source`; each compiler is tried with these flags, then with fewer.
 
-    processor: what flags like -mcpu=native mean, where a home is shared by several.
+    processor: what flags like -mcpu=native mean, where a home is shared by several. limit_s: of
+    one compile; what is there already serves where a first one ran into it, and no other is begun.
     """
     commands = compilers(environ)
     if not commands:
         return _failed("there is no compiler: CC, cc, gcc and clang were looked for")
     unfit = cache_folders(environ)
     folders = [folder for folder, why in unfit.items() if not why]
-    rooms = ((folder, no_room(os.statvfs(folder), os.geteuid())) for folder in folders)
+    rooms = ((folder, lack_of_room(folder)) for folder in folders)
     full = {folder: why for folder, why in rooms if why}
-    problem = ""
+    problem = late = ""
     for line, beside, version, said in _lines(commands, flags) if folders else ():
         text = b"\0".join(map(_text, (source, *beside)))
         name = f"{source.stem}-{_key(text, line, version, processor)}.so"
@@ -124,17 +116,22 @@ def build(
             target = folder / name
             if is_whole(target) and not unloadable(target):
                 return Built(str(target), met(CODE, WANTED, said, str(target)), cached=True)
-            if folder in full:
+            if late or folder in full:
                 continue
-            failure = compiled(line, (source, *beside), target) or unloadable(target)
+            failure = compiled(line, (source, *beside), target, limit_s) or unloadable(target)
             if failure is None:
                 return Built(str(target), met(CODE, WANTED, said, str(target)))
             if failure.cause == "full":
                 full[folder] = failure.text
                 continue
+            if failure.cause == "time":
+                late = f"{line[0]}: {failure.text}"
+                continue
             problem = problem or f"{line[0]}: {failure.text}"
             if failure.cause == "compiler":  # another folder would not help
                 break
+    if late:
+        return _failed(late, TIME)
     if len(full) < len(folders):
         return _failed(problem)
     whole = "; ".join(f"{folder}: {why}" for folder, why in (unfit | full).items())
@@ -142,7 +139,7 @@ def build(
 
 
 ROOM = "make room there, or set XDG_CACHE_HOME to a folder of your own that has some"
-
+TIME = "try again when this machine has less to do, or set CC to another compiler"
 
 CLANG_THREADS = Path(__file__).with_name("clang_threads.cpp")
 
@@ -159,15 +156,16 @@ class _Line(NamedTuple):
 def _lines(commands: Iterable[tuple[str, ...]], flags: tuple[str, ...]) -> Iterator[_Line]:
     """Command lines from the best one on."""
     for command in commands:
-        version = _version(command)
+        version, clang, intel = told(command)
         # Clang's driver would bring LLVM's OpenMP beside torch's: the compiler alone is told
-        clang = "clang" in version
         threads = ("-Xclang", "-fopenmp") if clang else ("-fopenmp",)
+        # Intel's takes NaN and infinity for what never comes unless it is told otherwise
+        fixed = (*(("-fp-model=precise",) if intel else ()), *_FLAGS.split())
         # without OpenMP it runs on one thread; without the instruction flags it is slow and right
         for extra in dict.fromkeys(((*flags, *threads), threads, flags, ())):
             beside = (CLANG_THREADS,) if clang and "-fopenmp" in extra else ()
             said = f"{version or command[0]}, {' '.join(extra) or 'no flags'}"
-            yield _Line((*command, *_FLAGS.split(), *extra), beside, version, said)
+            yield _Line((*command, *fixed, *extra), beside, version, said)
 
 
 def _text(source: Path) -> bytes:
@@ -179,17 +177,6 @@ def _text(source: Path) -> bytes:
 
 def _failed(found: str, fix: str = "install gcc or clang, or set CC to a compiler") -> Built:
     return Built(None, unmet(CODE, WANTED, found, "the system's compiler", fix))
-
-
-def _version(command: tuple[str, ...]) -> str:
-    try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = answer.stdout.decode("utf-8", "replace").splitlines()
-    return lines[0].strip() if lines else ""
 
 
 def _key(text: bytes, line: tuple[str, ...], version: str, processor: str) -> str:

@@ -1,15 +1,28 @@
-"""The folders in which shared objects are kept: whose they must be, and whether one has room."""
+"""The folders in which shared objects are kept: whose they must be, and whether one has room.
+
+A build goes to a folder of its own in one of them; what a killed one left a later one removes.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 LEAST_ROOM = 4 << 20
 """Bytes that must be free for a build: the largest source leaves 1.5 MB of assembly and code."""
+
+LEFT_AFTER_S = 24 * 3600
+"""Seconds in which nothing was written to a folder that nobody builds in any more: a compiler has
+five minutes, and a day lets a machine sleep in between."""
+
+_BUILD = re.compile(r"\w+-[0-9a-f]{20}\w{8}")
+"""The name of such a folder: that of its shared object, and what tells it from another's."""
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
@@ -29,6 +42,32 @@ def cache_folders(environ: Mapping[str, str]) -> dict[Path, str]:
     temporary = environ.get("TMPDIR") or _temporary()
     choices.append(Path(temporary) / f"attnctl-{os.geteuid()}")
     return {folder: _unfit(folder) for folder in choices}
+
+
+def clear(folder: Path) -> None:
+    """Removes the folders of builds that were killed, and none in which one may be going on."""
+    before = time.time() - LEFT_AFTER_S
+    try:
+        with os.scandir(folder) as entries:
+            old = [one.path for one in entries if _BUILD.fullmatch(one.name) and _left(one, before)]
+    except OSError:  # another process clears it
+        return
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _left(entry: os.DirEntry[str], before: float) -> bool:
+    state = entry.stat(follow_symlinks=False)
+    return stat.S_ISDIR(state.st_mode) and state.st_mtime < before
+
+
+def lack_of_room(folder: Path) -> str:
+    """Why no build is begun in a folder, "" where one may be; what killed ones left makes room."""
+    why = no_room(os.statvfs(folder), os.geteuid())
+    if not why:
+        return ""
+    clear(folder)
+    return no_room(os.statvfs(folder), os.geteuid())
 
 
 def no_room(state: os.statvfs_result, user: int) -> str:

@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attnctl.kernels.cpu.build import Built, build, compiler_environ, compilers, isa_flags
+from attnctl.kernels.cpu.build import Built, build, compiler_environ, isa_flags
+from attnctl.kernels.cpu.build_compilers import compilers
 from attnctl.probe.host import Host
 
 _TILES = {"amx_tile": "-mamx-tile", "amx_bf16": "-mamx-bf16", "avx512_bf16": "-mavx512bf16"}

@@ -7,14 +7,18 @@ one, is told from a whole one.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from attnctl.kernels.cpu.build_folders import clear
 
 COMPILE_TIMEOUT_S = 300
 HASH_BYTES = hashlib.sha256().digest_size
@@ -28,11 +32,12 @@ _NO_ROOM = (
 class Failure(NamedTuple):
     """cause: what must be another one for the next attempt to do better.
 
-    "full" is a folder as well, in which no compiler will ever do better.
+    "full" is a folder as well, in which no compiler will ever do better; "time" is the
+    machine's, on which none need be tried.
     """
 
     text: str
-    cause: Literal["compiler", "folder", "full"]
+    cause: Literal["compiler", "folder", "full", "time"]
 
 
 def is_whole(target: Path) -> bool:
@@ -53,32 +58,30 @@ def unloadable(target: Path) -> Failure | None:
     return None
 
 
-def compiled(line: tuple[str, ...], sources: Iterable[Path], target: Path) -> Failure | None:
+def compiled(
+    line: tuple[str, ...],
+    sources: Iterable[Path],
+    target: Path,
+    limit_s: float = COMPILE_TIMEOUT_S,
+) -> Failure | None:
     """What went wrong, None where the target is there."""
+    clear(target.parent)
     try:
         with tempfile.TemporaryDirectory(
             prefix=target.stem, dir=target.parent, ignore_cleanup_errors=True
         ) as folder:
-            return _compiled((*line, *map(str, sources)), Path(folder, "made.so"), target)
-    except subprocess.TimeoutExpired as error:
-        return Failure(str(error), "compiler")
+            made = Path(folder, "made.so")
+            return _compiled((*line, *map(str, sources)), made, target, limit_s)
+    except subprocess.TimeoutExpired:
+        return Failure(f"it had not compiled {target.name} after {limit_s:g} s", "time")
     except OSError as error:
         return Failure(f"cannot write the build: {error}", "full")
 
 
-def _compiled(line: tuple[str, ...], made: Path, target: Path) -> Failure | None:
+def _compiled(line: tuple[str, ...], made: Path, target: Path, limit_s: float) -> Failure | None:
     """OSError: a file could not be written here; TimeoutExpired."""
-    # what lies between source and object goes where there is room for the object, and what goes
-    # wrong is said in one language
-    environ = {**os.environ, "TMPDIR": str(made.parent), "LC_ALL": "C"}
     try:
-        answer = subprocess.run(
-            [*line, "-o", str(made)],
-            capture_output=True,
-            timeout=COMPILE_TIMEOUT_S,
-            check=False,
-            env=environ,
-        )
+        answer = _ran([*line, "-o", str(made)], made.parent, limit_s)
     except OSError as error:
         return Failure(f"{type(error).__name__}: {error}", "compiler")
     if answer.returncode == 0 and made.exists() and made.stat().st_size:
@@ -93,6 +96,29 @@ def _compiled(line: tuple[str, ...], made: Path, target: Path) -> Failure | None
         return Failure(f"cannot write the build: {full}", "full")
     why = next((one for one in said if "error" in one), "".join(said[:1]))
     return Failure(why or f"exit status {answer.returncode} and no file", "compiler")
+
+
+def _ran(line: list[str], folder: Path, limit_s: float) -> subprocess.CompletedProcess[bytes]:
+    """A compiler that has ended, with all that it started. TimeoutExpired: it was ended."""
+    # what lies between source and object goes where there is room for the object, and what goes
+    # wrong is said in one language
+    environ = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+    with subprocess.Popen(
+        line,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environ,
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=limit_s)[1]
+        except BaseException:
+            # the command only starts the compiler, which would go on without it
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(line, process.returncode, stderr=said)
 
 
 def _hash(text: bytes) -> bytes:
