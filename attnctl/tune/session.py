@@ -79,7 +79,7 @@ def tune(request: Request, watcher: Watcher, bench: Bench | None = None) -> Tune
     base = journal_base(request.output, request.environ)
     if bench is not None:
         return _tuned(request, watcher, bench, key, base)
-    with WorkerBench(_place(request), _jobs(request), request.timeout_s) as own:
+    with WorkerBench(place_of(request), jobs_of(request), request.timeout_s) as own:
         return _tuned(request, watcher, own, key, base)
 
 
@@ -192,15 +192,16 @@ def _gpu(request: Request) -> Gpu | None:
     return gpus[request.device] if gpus and 0 <= request.device < len(gpus) else None
 
 
-def _place(request: Request) -> str:
+def place_of(request: Request) -> str:
+    """The device that its children compute on, as torch names it."""
     platform = request.machine.platform
     if platform == "cpu":
         return "cpu"
     return f"{'xpu' if platform == 'xpu' else 'cuda'}:{request.device}"
 
 
-def _jobs(request: Request) -> int:
-    """One on a processor, which the timed kernels need whole."""
+def jobs_of(request: Request) -> int:
+    """How many children compile: one on a processor, which the timed kernels need whole."""
     if request.jobs is not None:
         return max(1, request.jobs)
     if request.machine.platform == "cpu":
