@@ -88,11 +88,6 @@ def flash_block_multiple(subject: Subject) -> int | None:
     return FA2_PAGE
 
 
-def flash_page(subject: Subject) -> int:
-    """Tokens of the smallest cache block of whatever FlashAttention serves the layer."""
-    return flash_block_multiple(subject) or (64 if subject.platform == "xpu" else 16)
-
-
 def flash_block_size(multiple: int) -> Rule:
     """A block size that the user fixed is a multiple of what the installed FlashAttention takes."""
     wanted = f"a multiple of {multiple} ({FA2_PAGE} with the flash-attn package's FA2)"
