@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.latent_adapter import Load, State
+from attnctl.kernels.latent_adapter import State
 from attnctl.kernels.latent_tokens import least, more_heads
+from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 
 MODULE = "aiter.mla"

@@ -9,13 +9,12 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.exits import AbsentError, InputError, absent
+from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.batch_checks import FittingMetadata
+from attnctl.kernels.libraries import MISSES, Load, Refusals
 from attnctl.ops.paged import Paged
 from attnctl.requirements.flash_versions import FA2_PAGE
 from attnctl.runtime import Metadata
-
-Load = Callable[[str], Any]
 
 OWN_MODULES = {2: "flash_attn", 3: "flash_attn_interface", 4: "flash_attn.cute"}
 CARRIER_MODULE = "vllm.vllm_flash_attn"
@@ -41,24 +40,21 @@ def find(name: str, versions: Iterable[int], load: Load, sinks: bool = False) ->
     sinks: the layer has them, which FA3 takes as vLLM builds it alone. InputError: none, with every
     reason; AbsentError where each is that it is not installed.
     """
-    reasons, missing = [], True
+    refusals = Refusals(name, "FlashAttention")
     for version in versions:
         for module, carried in ((OWN_MODULES[version], False), (CARRIER_MODULE, True)):
             if sinks and version == 3 and not carried:
-                reasons.append(f"FA3: {module}: it has no argument for sinks, vLLM's build has")
+                refusals.unfit(f"FA3: {module}: it has no argument for sinks, vLLM's build has")
                 continue
             try:
                 flash = _open(load(module), version, carried)
-            except (ImportError, AttributeError, OSError) as error:
-                reasons.append(f"FA{version}: {module}: {error}")
-                missing = missing and absent(error, module)
+            except MISSES as error:
+                refusals.failed(module, error, f"FA{version}: ")
                 continue
             if flash is not None:
                 return flash
-            reasons.append(f"FA{version}: {module}: this build has no FA{version} for this device")
-    said = "; ".join(reasons) or "no version takes this device and layer"
-    kind = AbsentError if reasons and missing else InputError
-    raise kind(f"{name}: FlashAttention cannot be loaded: {said}")
+            refusals.unfit(f"FA{version}: {module}: this build has no FA{version} for this device")
+    raise refusals.error()
 
 
 def _open(module: Any, version: int, carried: bool) -> Flash | None:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.flash import Flash, FlashMetadata, Load, attend, find, summed
+from attnctl.kernels.flash import Flash, FlashMetadata, attend, find, summed
+from attnctl.kernels.libraries import Load
 from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec

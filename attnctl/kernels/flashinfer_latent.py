@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.exits import AbsentError, InputError, absent
-from attnctl.kernels.latent_adapter import Load, State
+from attnctl.kernels.latent_adapter import State
 from attnctl.kernels.latent_rows import FP8
 from attnctl.kernels.latent_tokens import more_heads
+from attnctl.kernels.libraries import Load, loaded
 from attnctl.ops.mla import Latent
 
-MODULE = "flashinfer.mla"
+MODULE, FUNCTION = "flashinfer.mla", "trtllm_batch_decode_with_kv_cache_mla"
 WORKSPACE_BYTES = 128 << 20
 """FlashInfer's own advice for its workspace, beside what a log-sum-exp asks for."""
 STATISTICS_BYTES = 8 * 256
@@ -38,11 +38,9 @@ class FlashInferLatent:
     def open(self) -> Any:
         """InputError: FlashInfer cannot be loaded; AbsentError: it is not installed."""
         if self._function is None:
-            try:
-                self._function = self._load(MODULE).trtllm_batch_decode_with_kv_cache_mla
-            except (ImportError, AttributeError, OSError) as error:
-                kind = AbsentError if absent(error, MODULE) else InputError
-                raise kind(f"{self._name}: FlashInfer cannot be loaded: {error}") from error
+            self._function = loaded(
+                self._name, "FlashInfer", self._load, MODULE, attribute=FUNCTION
+            )
         return self._function
 
     def decode(

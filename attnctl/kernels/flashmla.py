@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnctl.exits import AbsentError, InputError, absent
-from attnctl.kernels.latent_adapter import Load
+from attnctl.kernels.libraries import Load, loaded
 
 MODULES = ("flash_mla", "vllm.third_party.flashmla.flash_mla_interface")
 
@@ -20,16 +19,5 @@ class FlashMlaModule:
     def open(self) -> Any:
         """InputError: none can be loaded, with every reason; AbsentError: none is installed."""
         if self._module is None:
-            self._module = self._find()
+            self._module = loaded(self._name, "FlashMLA", self._load, *MODULES)
         return self._module
-
-    def _find(self) -> Any:
-        reasons, missing = [], True
-        for module in MODULES:
-            try:
-                return self._load(module)
-            except (ImportError, OSError) as error:
-                reasons.append(f"{module}: {error}")
-                missing = missing and absent(error, module)
-        kind = AbsentError if missing else InputError
-        raise kind(f"{self._name}: FlashMLA cannot be loaded: {'; '.join(reasons)}")

@@ -8,7 +8,6 @@ same cache.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -17,11 +16,11 @@ from torch import Tensor
 from attnctl.kernels.latent_dense import DenseLatent
 from attnctl.kernels.latent_sparse import SparseLatent
 from attnctl.kernels.latent_tokens import name_slots, settle
+from attnctl.kernels.libraries import Load
 from attnctl.ops.indexer import Indexing
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
-Load = Callable[[str], Any]
 State = tuple[Tensor, Tensor | None]
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnctl.exits import AbsentError, InputError, absent
+from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import FLOATS
 from attnctl.kernels.metadata_checks import CheckedBatches
 from attnctl.kernels.paged_checks import check_call, check_kind, check_write
@@ -111,18 +110,6 @@ def refuse(name: str, params: Paged, **instead: str) -> None:
             raise InputError(f"{name}: {words}")
     if isinstance(params.k_scale, Tensor) or isinstance(params.v_scale, Tensor):
         raise InputError(f"{name}: takes one scale for all of K and one for V, not one a token")
-
-
-def library(name: str, load: Callable[[str], Any], module: str) -> Any:
-    """The module of a backend's library. InputError: it cannot be imported; AbsentError: it is not
-    installed."""
-    try:
-        return load(module)
-    except ImportError as error:
-        kind = AbsentError if absent(error, module) else InputError
-        raise kind(
-            f"{name}: {module} cannot be imported ({error}); install it, or take another backend"
-        ) from error
 
 
 def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -19,8 +19,9 @@ from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.caches import states as cache
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
+from attnctl.kernels.libraries import Load
 from attnctl.kernels.plain_torch import plain_torch
-from attnctl.kernels.rivals import Load, importable, rival
+from attnctl.kernels.rivals import importable, rival
 from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
 from attnctl.kernels.state_checks import check_call, check_dense_out
 from attnctl.kernels.state_knobs import STEPS, state_knobs

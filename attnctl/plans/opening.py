@@ -35,6 +35,7 @@ from attnctl.profile.pick import Picker
 from attnctl.profile.values import Profile
 from attnctl.registry import Registry
 from attnctl.select import platform_of, select_model, subject_of
+from attnctl.selection.memo import Memo
 
 __all__ = ["LayerPlan", "Plan", "Planned", "plan"]
 
@@ -99,12 +100,13 @@ def plan(
         from attnctl.probe import probe
 
         machine = probe()
-    decisions = select_model(spec, machine, registry, options, device=device)
+    memo = Memo()
+    decisions = select_model(spec, machine, registry, options, memo=memo, device=device)
     found, notes = timings_for(profile, machine, device, registry)
-    if options.one_block_size:
-        options, told = _on_one_block(spec, machine, registry, options, device, found)
+    if options.one_block_size and options.block_size is None:
+        options, told = _on_one_block(spec, machine, registry, options, device, found, memo)
         notes = (*notes, *told)
-        decisions = select_model(spec, machine, registry, options, device=device)
+        decisions = select_model(spec, machine, registry, options, memo=memo, device=device)
     groups = []
     for decision in decisions:
         if not decision.needs_backend:
@@ -127,16 +129,20 @@ def _on_one_block(
     options: Options,
     device: int,
     profile: Profile | None,
+    memo: Memo,
 ) -> tuple[Options, tuple[str, ...]]:
     """The options with the block size that serves all layers best, and a sentence on what it costs.
 
     InputError: there is none.
     """
     from attnctl.render.block_sizes import said
-    from attnctl.selection.one_block import settled
+    from attnctl.selection.one_block import on_best, one_block
 
-    own = select_model(spec, machine, registry, options, device=device, profile=profile)
-    _, sized, costs = settled(own, spec, machine, registry, options, device=device, profile=profile)
+    own = select_model(spec, machine, registry, options, memo=memo, device=device, profile=profile)
+    costs = one_block(
+        own, spec, machine, registry, options, device=device, profile=profile, memo=memo
+    )
+    sized, costs = on_best(options, costs)
     if costs is None or not costs.differs:
         return sized, ()
     text = said(costs, [f"{one.group.kind} layers" for one in own])

@@ -26,7 +26,7 @@ from attnctl.requirements.flash import (
     flash_prefix_lm,
     flash_sinks,
 )
-from attnctl.requirements.flash_versions import flash_block_multiple, flash_page, flash_version
+from attnctl.requirements.flash_versions import flash_block_multiple, flash_version
 from attnctl.requirements.flashinfer import flashinfer_kv_cache_dtype, flashinfer_sinks
 from attnctl.requirements.layers import (
     ANY_FLOAT,
@@ -77,7 +77,6 @@ __all__ = [
     "flash_head_size",
     "flash_kernel",
     "flash_kv_cache_dtype",
-    "flash_page",
     "flash_prefix_lm",
     "flash_sinks",
     "flash_version",

@@ -84,8 +84,3 @@ def flash_block_multiple(subject: Subject) -> int | None:
     if subject.platform != "cuda" or flash_version(subject) != 2 or is_carried(subject, 2):
         return None
     return FA2_PAGE
-
-
-def flash_page(subject: Subject) -> int:
-    """Tokens of the smallest cache block of whatever FlashAttention serves the layer."""
-    return flash_block_multiple(subject) or (64 if subject.platform == "xpu" else 16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attnctl.findings import Finding, met, unmet
 from attnctl.layer import Layer
@@ -120,10 +120,15 @@ def block_size(*sizes: int, multiple_of: int | None = None) -> Rule:
     return Rule("block_size", "layer", check, wanted=wanted)
 
 
-def whole_chunks(page: Callable[[Subject], int] = lambda _: 16) -> Rule:
+def whole_chunks(
+    multiple: int = 16,
+    on: Mapping[str, int] | None = None,
+    asked: Callable[[Subject], int | None] | None = None,
+) -> Rule:
     """A chunk is a whole number of cache blocks, for kernels that take each as a sequence.
 
-    page: tokens of a block where the user fixed no size, of which any other is a multiple.
+    multiple, on, asked: the backend's block_multiple, block_multiple_on and block_multiple_for,
+    tokens of a block where the user fixed no size.
     """
     wanted = "chunks of whole cache blocks"
 
@@ -131,7 +136,8 @@ def whole_chunks(page: Callable[[Subject], int] = lambda _: 16) -> Rule:
         chunk = subject.layer.group.chunk
         if chunk is None:
             return None
-        usual = page(subject)
+        usual = asked(subject) if asked else None
+        usual = usual or (on or {}).get(subject.platform, multiple)
         size = subject.layer.block_size or usual
         found = f"chunks of {chunk} tokens in blocks of {size}"
         if chunk % size == 0:

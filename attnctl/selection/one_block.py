@@ -52,18 +52,22 @@ def settled(
 
     With the costs of each size; None where the user named one, or no group keeps a cache.
     """
-    if options.block_size is not None:
-        return decisions, options, None
     costs = one_block(
         decisions, spec, machine, registry, options, device=device, profile=profile, memo=memo
     )
-    if costs is None or costs.best is None or not options.one_block_size:
+    sized, costs = on_best(options, costs)
+    if sized is options:
         return decisions, options, costs
-    options = msgspec.structs.replace(options, block_size=costs.best)
-    under = select_model(
-        spec, machine, registry, options, memo=memo, device=device, profile=profile
-    )
-    return under, options, msgspec.structs.replace(costs, taken=True)
+    under = select_model(spec, machine, registry, sized, memo=memo, device=device, profile=profile)
+    return under, sized, costs
+
+
+def on_best(options: Options, costs: OneBlock | None) -> tuple[Options, OneBlock | None]:
+    """The options on the best size, and costs that say so, where they ask for one and there is."""
+    if costs is None or costs.best is None or not options.one_block_size:
+        return options, costs
+    sized = msgspec.structs.replace(options, block_size=costs.best)
+    return sized, msgspec.structs.replace(costs, taken=True)
 
 
 def one_block(
@@ -77,9 +81,10 @@ def one_block(
     profile: Profile | None = None,
     memo: Memo | None = None,
 ) -> OneBlock | None:
-    """The costs of each size; None where no group of these decisions keeps a cache."""
+    """The costs of each size; None where the user named one, or no group of these decisions keeps
+    a cache."""
     groups = _groups(decisions, spec, options, profile)
-    if not groups:
+    if options.block_size is not None or not groups:
         return None
     own = own_sizes(registry, platform_of(machine))
     # timings reorder what is eligible, and only a fallback goes by that order

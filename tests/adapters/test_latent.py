@@ -199,7 +199,7 @@ def test_a_cache_scale_belongs_to_the_values_of_any_cache(name: str) -> None:
     [
         (FlashMla, "FLASHMLA: FlashMLA cannot be loaded: flash_mla: .*; vllm.third_party"),
         (FlashAttnMla, "FLASH_ATTN_MLA: FlashAttention cannot be loaded: FA3: flash_attn_int"),
-        (FlashInferMla, "FLASHINFER_MLA: FlashInfer cannot be loaded: No module"),
+        (FlashInferMla, "FLASHINFER_MLA: FlashInfer cannot be loaded: flashinfer.mla: No module"),
     ],
 )
 def test_a_library_that_is_not_there_is_said(make: Any, says: str) -> None:

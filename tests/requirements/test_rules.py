@@ -180,8 +180,14 @@ def test_a_chunk_is_whole_blocks_of_the_backend_s_own_too() -> None:
     assert (alone.verdict, alone.fix) == (Verdict.UNMET, "")
     assert alone.found == "chunks of 24 tokens in blocks of 16"
     assert ask(whole_chunks(), box.cuda(9), group("chunked", chunk=8192)).met
-    wide = ask(whole_chunks(lambda _: 256), box.cuda(9), group("chunked", chunk=128))
-    assert wide.found == "chunks of 128 tokens in blocks of 256"
+    for rule, size in (
+        (whole_chunks(32), 32),
+        (whole_chunks(16, {"cuda": 64, "xpu": 32}), 64),
+        (whole_chunks(16, {"cuda": 64}, lambda subject: 256), 256),
+        (whole_chunks(16, {"xpu": 32}, lambda subject: None), 16),
+    ):
+        found = ask(rule, box.cuda(9), group("chunked", chunk=128)).found
+        assert found == f"chunks of 128 tokens in blocks of {size}"
     fixed = ask(whole_chunks(), box.cuda(9), group("chunked", chunk=128), block_size=256)
     assert fixed.fix == "a --block-size that divides the chunk"
     assert answer(whole_chunks(), box.cuda(9), group()) is None

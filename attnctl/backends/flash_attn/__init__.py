@@ -13,7 +13,6 @@ from attnctl.requirements import (
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
-    flash_page,
     flash_prefix_lm,
     flash_sinks,
     on,
@@ -22,6 +21,9 @@ from attnctl.requirements import (
     platform,
     whole_chunks,
 )
+
+BLOCK, INTELS_BLOCK = 16, 64
+"""Tokens of which a block of the cache is made; with the flash-attn package's FA2 more."""
 
 BACKEND = Backend(
     name="FLASH_ATTN",
@@ -37,9 +39,9 @@ BACKEND = Backend(
         compute_dtypes(*HALF),
         flash_head_size(),
         flash_kv_cache_dtype(),
-        *on("cuda", flash_block_size(multiple=16)),
-        *on("xpu", block_size(multiple_of=64)),
-        whole_chunks(flash_page),
+        *on("cuda", flash_block_size(multiple=BLOCK)),
+        *on("xpu", block_size(multiple_of=INTELS_BLOCK)),
+        whole_chunks(BLOCK, {"xpu": INTELS_BLOCK}, flash_block_multiple),
         # chunked layers are served as virtual batches, one per chunk
         *features(
             "encoder",
@@ -58,8 +60,8 @@ BACKEND = Backend(
         Rank(platform="cuda", place=20),
         Rank(platform="xpu", place=20),
     ),
-    block_multiple=16,
-    block_multiple_on={"xpu": 64},
+    block_multiple=BLOCK,
+    block_multiple_on={"xpu": INTELS_BLOCK},
     block_multiple_for=flash_block_multiple,
     kernel="adapter",
 )

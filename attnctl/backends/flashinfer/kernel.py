@@ -16,7 +16,8 @@ from torch import Tensor
 
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import summed, window
-from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
+from attnctl.kernels.libraries import loaded
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -116,7 +117,7 @@ class FlashInfer(PackedCache):
             self._workspaces[device] = workspace
         # the one of FlashInfer's kernels that has sinks
         backend = "auto" if params.sinks is None else "trtllm-gen"
-        module = library(self.name, self._load, "flashinfer")
+        module = loaded(self.name, "FlashInfer", self._load, "flashinfer")
         if kind[0]:
             found = module.BatchDecodeWithPagedKVCacheWrapper(
                 workspace, kv_layout="NHD", use_tensor_cores=True, backend=backend

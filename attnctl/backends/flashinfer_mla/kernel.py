@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.flashinfer_latent import FlashInferLatent, computes
-from attnctl.kernels.latent_adapter import DenseAdapter, Load, State
+from attnctl.kernels.latent_adapter import DenseAdapter, State
 from attnctl.kernels.latent_tokens import each_token, split_pages
+from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 

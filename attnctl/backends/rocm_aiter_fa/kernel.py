@@ -15,7 +15,8 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.flash import window
-from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
+from attnctl.kernels.libraries import loaded
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.kernels.row_lists import row_lists
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -97,7 +98,9 @@ class AiterAttention(PackedCache):
 
     def _open(self) -> Callable[..., Any]:
         if self._function is None:
-            self._function = library(self.name, self._load, "aiter").mha_batch_prefill_func
+            self._function = loaded(
+                self.name, "AITER", self._load, "aiter", attribute="mha_batch_prefill_func"
+            )
         return self._function
 
 

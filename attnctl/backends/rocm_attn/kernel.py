@@ -15,7 +15,8 @@ from torch import Tensor
 
 from attnctl.exits import InputError
 from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.packed_cache import PackedCache, library, refuse, views
+from attnctl.kernels.libraries import loaded
+from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -95,7 +96,9 @@ class RocmAttention(PackedCache):
 
     def _open(self) -> Callable[..., None]:
         if self._function is None:
-            self._function = library(self.name, self._load, MODULE).context_attention_fwd
+            self._function = loaded(
+                self.name, "vLLM", self._load, MODULE, attribute="context_attention_fwd"
+            )
         return self._function
 
     def _scale(self, device: torch.device, scale: Any) -> Tensor:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.latent_adapter import Load, SparseAdapter, State
+from attnctl.kernels.latent_adapter import SparseAdapter, State
 from attnctl.kernels.latent_tokens import one_stride
+from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 
 MODULE = "vllm_xpu_kernels.flash_mla_interface"

@@ -15,8 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from attnctl.exits import InputError
-
-Load = Callable[[str], Any]
+from attnctl.kernels.libraries import Load
 
 
 def importable(names: tuple[str, ...]) -> tuple[str, ...]:

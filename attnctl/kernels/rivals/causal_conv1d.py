@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from attnctl.kernels.rivals import Load, loaded, refuse
+from attnctl.kernels.libraries import Load
+from attnctl.kernels.rivals import loaded, refuse
 from attnctl.kernels.rivals.mamba_ssm import spans
 from attnctl.kernels.rivals.rows import keep, put, take
 from attnctl.ops.short_conv import ShortConv

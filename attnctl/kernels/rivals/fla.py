@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from attnctl.kernels.rivals import Load, loaded
+from attnctl.kernels.libraries import Load
+from attnctl.kernels.rivals import loaded
 from attnctl.kernels.rivals.rows import keep, put, take
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.linear import Linear

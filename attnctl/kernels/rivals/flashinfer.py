@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.rivals import Load, loaded, refuse
+from attnctl.kernels.libraries import Load
+from attnctl.kernels.rivals import loaded, refuse
 from attnctl.kernels.rivals.fla import log_decay
 from attnctl.kernels.rivals.rows import keep, put, take
 from attnctl.ops.gdn import Gdn

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from attnctl.kernels.rivals import Load, loaded, refuse
+from attnctl.kernels.libraries import Load
+from attnctl.kernels.rivals import loaded, refuse
 from attnctl.kernels.rivals.rows import Rows, keep, put, take
 from attnctl.ops.mamba1 import Mamba1
 from attnctl.ops.mamba2 import Mamba2
