@@ -151,9 +151,6 @@ class Registry(msgspec.Struct, frozen=True):
         rules = (rule for backend in self.backends for rule in backend.rules)
         return tuple(sorted({name for rule in rules for name in rule.packages}))
 
-    def of_origin(self, origin: str) -> tuple[Backend, ...]:
-        return tuple(backend for backend in self.backends if backend.origin == origin)
-
 
 def load() -> Registry:
     """Every declaration that loads, built-in and installed, and each one that does not."""

@@ -19,14 +19,11 @@ from attnctl.model.spec import ModelSpec
 from attnctl.registry import Registry
 from attnctl.requirements.rule import Subject
 from attnctl.selection.memo import Memo
-from attnctl.selection.picking import DEFAULT_BLOCK as DEFAULT_BLOCK
 from attnctl.selection.picking import Scored, as_pick, best_of, place_of, score
-from attnctl.selection.picking import block_of as block_of
-from attnctl.selection.picking import page_of as page_of
 
 if TYPE_CHECKING:
-    from attnctl.profile.document import Profile
     from attnctl.profile.order import Order
+    from attnctl.profile.values import Profile
 
 AUTO = Options()
 

@@ -129,7 +129,7 @@ def test_its_block_sizes_are_those_that_it_takes(attnctl_asked: Asked) -> None:
 def test_every_case_that_its_rules_take_passes(attnctl_asked: Asked) -> None:
     """Against the specification of its operation, as `attnctl smoke` runs them."""
     if attnctl_asked.backend.kernel != "planned":
-        check_cases(attnctl_asked, load())
+        check_cases(attnctl_asked)
 
 
 def _asked(backend: Backend, module: Any) -> Asked:

@@ -124,8 +124,9 @@ def tried(runtime, mine) -> dict[str, object]:
     return {"passed": passed, "bad": bad, "refused": refused}
 
 
-def overhead(batch: int = 16, length: int = 64, calls: int = 300) -> dict[str, float]:
+def overhead() -> dict[str, float]:
     """Host microseconds a call: forward, the bare function, and what lies between."""
+    batch, length, calls = 16, 64, 300
     runtime = FlashAttention("FLASH_ATTN", load)
     options = {"dtype": torch.bfloat16, "device": "cuda"}
     shape = runtime.cache_shape(batch * 4, 16, 8, 128)

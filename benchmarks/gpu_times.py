@@ -9,6 +9,7 @@ import torch
 from triton.testing import do_bench, do_bench_cudagraph
 
 GPU = torch.device("cuda")
+ROUNDS = 15
 
 
 def graph_ms(calls, replays=7):
@@ -48,13 +49,13 @@ def milliseconds(call, *, graph, rep=40):
         return f"{type(error).__name__}: {str(error)[:150]}"
 
 
-def turns_ms(calls, rounds=15):
+def turns_ms(calls):
     """Median by name: calls in turns, so that all of them meet the same clock, the L2 flushed."""
     flush = torch.empty(2**26, device=GPU, dtype=torch.int32)
     marks = {name: [] for name in calls}
     for call in calls.values():
         call()
-    for name, call in [*calls.items()] * rounds:
+    for name, call in [*calls.items()] * ROUNDS:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         flush.zero_()
         begin.record()

@@ -16,8 +16,10 @@ from attnctl.backends.flashmla.kernel import FlashMla
 from attnctl.backends.flashmla_sparse.kernel import FlashMlaSparse
 from attnctl.ops.mla import Latent
 
+ROUNDS = 30
 
-def graphed(call: Callable[[], object], rounds: int = 30) -> float:
+
+def graphed(call: Callable[[], object]) -> float:
     """Median microseconds of a call in a graph, the caches as the working set leaves them."""
     for _ in range(3):
         call()
@@ -26,7 +28,7 @@ def graphed(call: Callable[[], object], rounds: int = 30) -> float:
     with torch.cuda.graph(graph):
         call()
     found = []
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         graph.replay()
@@ -82,8 +84,9 @@ def times() -> int:
     return 0
 
 
-def dense_times(heads: int, batch: int = 64, length: int = 4096) -> dict[str, float]:
+def dense_times(heads: int) -> dict[str, float]:
     """FLASHMLA and FLASH_ATTN_MLA on one decode batch, in microseconds."""
+    batch, length = 64, 4096
     pages = length // 64
     cache, query = drawn(batch * pages, 64, 576), drawn(batch, heads, 576)
     found = {}

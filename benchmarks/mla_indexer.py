@@ -10,14 +10,16 @@ from attnctl.kernels.triton.indexer import logits_launch
 from attnctl.kernels.triton.pick import pick_launches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 
+TOPK = 2048
+
 
 class Asking:
     """Index queries of DeepSeek V3.2 over a cache of index keys."""
 
-    def __init__(self, sequences, length, queries, topk=2048):
+    def __init__(self, sequences, length, queries):
         pages = sequences * length // PAGE
         self.cache = torch.zeros(pages, PAGE, 132, device=GPU, dtype=torch.uint8)
-        self.params = Indexing(topk=topk, scale=(64 * 128) ** -0.5)
+        self.params = Indexing(topk=TOPK, scale=(64 * 128) ** -0.5)
         for first in range(0, pages * PAGE, 2**20):
             last = min(first + 2**20, pages * PAGE)
             slots = torch.arange(first, last, device=GPU)
@@ -28,7 +30,7 @@ class Asking:
         self.query = drawn(tokens, 64, 128).to(torch.float8_e4m3fn)
         self.weights = torch.randn(tokens, 64, device=GPU)
         self.logits = torch.empty(tokens, length, device=GPU)
-        self.picks = torch.full((tokens, topk), -2, device=GPU, dtype=torch.int32)
+        self.picks = torch.full((tokens, TOPK), -2, device=GPU, dtype=torch.int32)
         self.sequences, self.length, self.queries = sequences, length, queries
 
     def launches(self, shape=None, cut=None):

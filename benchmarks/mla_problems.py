@@ -110,9 +110,9 @@ def cache_of(s: Shape) -> Tensor:
     return stored.unflatten(0, (pages, PAGE))
 
 
-def query_of(s: Shape, width: int, heads: int = 0) -> Tensor:
+def query_of(s: Shape, width: int) -> Tensor:
     dtype = torch.float32 if s.cache == "float32" else torch.bfloat16
-    return drawn(s.batch * s.queries, heads or s.heads, width, seed=2).to(dtype)
+    return drawn(s.batch * s.queries, s.heads, width, seed=2).to(dtype)
 
 
 def dense(s: Shape) -> Problem:

@@ -37,7 +37,7 @@ from attnctl.registry import load
 from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.search import Judge
-from attnctl.tune.session import Request, _jobs, _place, tune
+from attnctl.tune.session import Request, jobs_of, place_of, tune
 from attnctl.tune.tasks import plan_tasks
 from attnctl.tune.workload import read_workload
 
@@ -232,8 +232,8 @@ def main():
     run = Run(arguments)
     run.folder.mkdir(parents=True, exist_ok=True)
     asked = run.request(arguments.model[0], (), "none")
-    place = _place(asked)
-    arguments.jobs = arguments.jobs or _jobs(asked)
+    place = place_of(asked)
+    arguments.jobs = arguments.jobs or jobs_of(asked)
     with WorkerBench(place, 1, 60.0) as bench:
         run.bench = AheadBench(bench, place, arguments.most)
         run.say(f"{msgspec.json.encode(run.bench.site()).decode()}; {arguments.jobs} jobs")

@@ -19,7 +19,7 @@ from attnctl.tune.bench import WorkerBench
 from attnctl.tune.duration import seconds
 from attnctl.tune.journal_lines import Entry, JudgedLine
 from attnctl.tune.refine import run_refined
-from attnctl.tune.session import Request, _jobs, _place
+from attnctl.tune.session import Request, jobs_of, place_of
 from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load, read_workload
 
@@ -140,4 +140,4 @@ def bench_for(arguments):
         loads=(),
         machine=arguments.machine,
     )
-    return WorkerBench(_place(asked), _jobs(asked), 60.0)
+    return WorkerBench(place_of(asked), jobs_of(asked), 60.0)

@@ -61,7 +61,7 @@ def error_of(found, wanted):
     return float(f"{relative_rms(found.float().view(wanted.shape), wanted):.3g}")
 
 
-def time_case(op, rows, length, rate, peers=True):
+def time_case(op, rows, length, rate):
     """One row of the table: times, floor and errors."""
     decode = length == 1
     state = torch.Size(STATES[op][0]).numel() * STATES[op][1].itemsize
@@ -70,7 +70,7 @@ def time_case(op, rows, length, rate, peers=True):
     row = {"op": op, "rows": rows, "length": length, "floor_ms": batch.bytes / rate}
     wanted, pool = batch.reference()
     batch.theirs = batch.pool.clone()
-    makers = (peers_of(op) if peers else {}) | {"ours": ours}
+    makers = peers_of(op) | {"ours": ours}
     ready = {}
     for name, make in makers.items():
         try:

@@ -11,7 +11,7 @@ import os
 import sys
 
 import torch
-from peers import stand_in_for_vllm
+from vllm_stand_in import stand_in_for_vllm
 
 
 def peers_of(op):

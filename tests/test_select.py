@@ -13,8 +13,9 @@ from attnctl.machine import Cpu, Gpu, Machine, Vendor
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import Rule, operation
-from attnctl.select import AUTO, block_of, select, select_model, subject_of
+from attnctl.select import AUTO, select, select_model, subject_of
 from attnctl.selection.memo import Memo
+from attnctl.selection.picking import block_of
 
 GPU = Gpu(
     index=0, name="Invented", arch="sm_90", capability=(9, 0), pci_id="10de:0001", unit_count=8

@@ -23,7 +23,8 @@ import msgspec
 from attnctl.exits import InputError
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import read_to_add
-from attnctl.profile.values import DeviceKind, Entry, Profile
+from attnctl.profile.keys import DeviceKind
+from attnctl.profile.values import Entry, Profile
 
 ASK = """
 import json, sys

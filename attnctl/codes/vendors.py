@@ -40,6 +40,12 @@ NVIDIA: dict[str, Row] = {
         "In that mode the GPU itself cannot be used, only its instances.",
         "Make an instance, or leave MIG mode.",
     ),
+    "nvidia.exclusive_process": (
+        "A GPU takes one process at a time",
+        "Its compute mode is Exclusive Process: a second program that opens it fails. Smoke then "
+        "runs one worker after the other.",
+        "Leave it so where one engine owns the GPU; else change the compute mode.",
+    ),
     "nvidia.gpu_not_in_cuda": (
         "NVML lists a GPU that CUDA does not",
         "Its node is not in the container, or its compute mode is Prohibited.",

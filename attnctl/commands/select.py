@@ -155,7 +155,8 @@ def command(
     from attnctl.model import read_model
     from attnctl.profile.places import shelf
     from attnctl.registry import load
-    from attnctl.selection.answer import answers, with_device
+    from attnctl.selection.answer import answers
+    from attnctl.selection.devices import with_device
     from attnctl.selection.options import backend_name, read_options
     from attnctl.selection.shown import check_shown, show, show_arguments, show_rows
 

@@ -70,7 +70,7 @@ def check_block_sizes(backend: Backend, registry: Registry) -> None:
         fail(backend, f"cache_shape takes pages of {size} ({shape!r}), wanted an InputError")
 
 
-def check_cases(asked: Asked, registry: Registry) -> None:
+def check_cases(asked: Asked) -> None:
     """Every case that its rules take passes here, in a child process; one at least must run."""
     from attnctl.probe import probe
 

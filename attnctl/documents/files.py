@@ -62,7 +62,7 @@ def refuse_unwritable(path: str) -> None:
     """
     if os.path.isdir(path):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: it is a folder; name a file")
-    folder = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    folder = os.path.dirname(real_path(path))  # noqa: PTH120
     if not os.path.isdir(folder):  # noqa: PTH112
         raise InputError(f"{path} cannot be written: its folder does not exist")
     try:
@@ -93,7 +93,15 @@ def same_file(one: str, other: str) -> bool:
     try:
         return os.path.samefile(one, other)  # noqa: PTH121
     except (OSError, ValueError):
-        return os.path.realpath(one) == os.path.realpath(other)
+        return real_path(one) == real_path(other)
+
+
+def real_path(path: Path) -> str:
+    """The path without links; as it was given where the working folder was removed."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return os.fspath(path)
 
 
 def as_json(value: Any) -> bytes:

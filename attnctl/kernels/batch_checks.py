@@ -195,7 +195,7 @@ def check_pages(name: str, metadata: CheckedMetadata, blocks: int, page: int) ->
         return
     queries = metadata.query_start_loc.diff()
     read = torch.where(queries > 0, metadata.seq_lens, 0)[:, None]
-    read = torch.arange(table.shape[1])[None, :] * page < read
+    read = torch.arange(table.shape[1], device=table.device)[None, :] * page < read
     wrong = table[read & ((table < 0) | (table >= blocks))]
     if wrong.numel():
         refuse(

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnctl.exits import AbsentError, InputError, absent
 from attnctl.kernels.batch_checks import FittingMetadata
 from attnctl.ops.paged import Paged
-from attnctl.requirements.flash import FA2_PAGE
+from attnctl.requirements.flash_versions import FA2_PAGE
 from attnctl.runtime import Metadata
 
 Load = Callable[[str], Any]

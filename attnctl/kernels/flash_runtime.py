@@ -17,7 +17,7 @@ from attnctl.kernels.packed_cache import PackedCache, refuse, views
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.ops.paged import Paged
-from attnctl.requirements.flash import suitable_versions
+from attnctl.requirements.flash_versions import suitable_versions
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attnctl.kernels.plain_torch import CPU, plain_torch
 from attnctl.ops.indexer import Indexing, index_logits, pick_topk
 from attnctl.runtime import Metadata
 
@@ -14,6 +15,7 @@ class TorchIndexer:
 
     name = "torch"
 
+    @plain_torch(CPU)
     def logits(
         self,
         query: Tensor,
@@ -26,6 +28,7 @@ class TorchIndexer:
         found = _logits(query, weights, index_cache, metadata, params)
         out[: found.shape[0]] = found
 
+    @plain_torch(CPU)
     def select(
         self,
         query: Tensor,

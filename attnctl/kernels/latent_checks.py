@@ -108,6 +108,8 @@ def check_query(name: str, query: Tensor, cache: Tensor, metadata: Metadata) -> 
             "query must be [T, H, D] of float32, float16 or bfloat16; "
             f"it is {list(query.shape)} {query.dtype}",
         )
+    if not cache.dim():
+        refuse(name, "the cache must be [N, P, C]; it is one number")
     same_device(name, query, cache=cache, seq_lens=metadata.seq_lens)
     if isinstance(metadata, CheckedMetadata):
         check_tokens(name, metadata.rows, query.shape[0])

@@ -12,6 +12,7 @@ from attnctl.kernels.latent_cache import LatentCache
 from attnctl.kernels.latent_checks import check_cache, check_out, check_query, check_weights
 from attnctl.kernels.latent_prefill import Attend, Merge, Parts, parts_of, prefill
 from attnctl.kernels.latent_states_checks import check_states
+from attnctl.kernels.plain_torch import plain_torch
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 
@@ -76,7 +77,7 @@ class DenseLatent(LatentCache, ABC):
         check_weights(self.name, query, w_uk, w_uv, width, params, chunk)
         check_out(self.name, query, w_uv.shape[1], out, lse)
         self._check_places(checked, cache)
-        with torch.no_grad():
+        with plain_torch(query.device):
             weights = self._weights(w_uk), self._weights(w_uv)
             parts = self._parts_of(checked, cache, chunk)
             attend, merge = self._attend, self._merge

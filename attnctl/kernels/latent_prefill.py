@@ -95,7 +95,7 @@ def parts_of(metadata: Metadata, page: int, chunk: int) -> Parts:
     found = []
     for span in spans(queries, lengths, chunk):
         counts = [end - begin for begin, end in zip(span.begins, span.ends, strict=True)]
-        key_starts = torch.tensor([0, *counts]).cumsum(0).to(metadata.query_start_loc)
+        key_starts = torch.tensor([0, *counts], device="cpu").cumsum(0).to(metadata.query_start_loc)
         places = _places(metadata.block_table, page, span)
         found.append(Part(*places, key_starts, max(counts, default=0), span.causal))
     return Parts(starts[-1], tuple(found))
@@ -153,11 +153,11 @@ def spans(queries: list[int], lengths: list[int], chunk: int) -> Iterator[Span]:
 
 def _places(block_table: Tensor, size: int, span: Span) -> tuple[Tensor, Tensor]:
     """Page and offset of a span's rows, all sequences packed: [S] each."""
-    begins, ends = torch.tensor((span.begins, span.ends), dtype=torch.int64)
+    begins, ends = torch.tensor((span.begins, span.ends), dtype=torch.int64, device="cpu")
     counts = ends - begins
     owner = torch.repeat_interleave(counts)
     # a row's place among all of them, from where its sequence's first one stands
     first = counts.cumsum(0) - counts - begins
-    position = torch.arange(owner.shape[0]) - first[owner]
+    position = torch.arange(owner.shape[0], device="cpu") - first[owner]
     at = torch.stack([owner, position]).to(block_table.device)
     return block_table[at[0], at[1] // size].long(), at[1] % size

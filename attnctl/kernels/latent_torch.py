@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.latent_rows import read_rows
+from attnctl.kernels.plain_torch import CPU, plain_torch
 from attnctl.ops.merge_states import merge_attn_states
 from attnctl.ops.mla import Latent, softmax_lse
 from attnctl.ops.mla_sparse import valid_slots
@@ -16,6 +17,7 @@ GATHER_BYTES = 64 << 20
 """Rows that the sparse form gathers at a time: beyond the caches, and small beside the memory."""
 
 
+@plain_torch(CPU)
 def absorbed(
     query: Tensor, cache: Tensor, metadata: Metadata, params: Latent, out: Tensor, lse: Tensor
 ) -> None:
@@ -25,7 +27,7 @@ def absorbed(
         first, last = starts[b], starts[b + 1]
         if first == last:
             continue
-        position = torch.arange(length)
+        position = torch.arange(length, device=cache.device)
         pages = metadata.block_table[b].long()[position // page]
         rows = read_rows(cache, pages, position % page).float() * params.kv_scale
         logits = query[first:last].float() @ rows.t() * params.scale
@@ -38,10 +40,11 @@ def absorbed(
 def mask_future(logits: Tensor, queries: int, length: int) -> None:
     """Sets logits [Q, H, S] of what the last Q tokens of S do not see to -inf, in place."""
     if queries > 1:
-        future = torch.ones(queries, length, dtype=torch.bool).triu(length - queries + 1)
+        future = torch.ones_like(logits[:, 0], dtype=torch.bool).triu(length - queries + 1)
         logits.masked_fill_(future[:, None], -torch.inf)
 
 
+@plain_torch(CPU)
 def uncompressed(
     query: Tensor,
     keys: Tensor,
@@ -54,8 +57,8 @@ def uncompressed(
     max_keys: int,
 ) -> tuple[Tensor, Tensor]:
     """Attention over packed keys [S, H, D] and values [S, H, Dv]: float32 out and lse."""
-    out = torch.zeros(*query.shape[:2], values.shape[2])
-    lse = torch.full(query.shape[:2], -torch.inf)
+    out = query.new_zeros(*query.shape[:2], values.shape[2], dtype=torch.float32)
+    lse = query.new_full(query.shape[:2], -torch.inf, dtype=torch.float32)
     starts, edges = metadata.query_start_loc.tolist(), key_start_loc.tolist()
     for b in range(len(edges) - 1):
         mine, theirs = slice(starts[b], starts[b + 1]), slice(edges[b], edges[b + 1])
@@ -73,6 +76,7 @@ def uncompressed(
     return out, lse
 
 
+@plain_torch(CPU)
 def sparse(
     query: Tensor, cache: Tensor, slots: Tensor, params: Latent, out: Tensor, lse: Tensor
 ) -> None:
@@ -101,6 +105,7 @@ class TorchLatent:
     sparse = staticmethod(sparse)
     uncompressed = staticmethod(uncompressed)
 
+    @plain_torch(CPU)
     def merge(
         self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor, out: Tensor, lse: Tensor
     ) -> None:

@@ -29,10 +29,11 @@ def check_call(name: str, op: str, inputs: Any, state: Any, out: Any) -> tuple[S
     """
     if not isinstance(state, Tensor) or state.layout is not STRIDED or state.is_neg():
         check_tensors(name, state=state)
-    kind, rows_of = OPERATIONS[op]
+    kind, operands_of = OPERATIONS[op]
     if not isinstance(inputs, kind):
         refuse(name, f"inputs must be an {kind.__module__}.{kind.__name__}; it is {shown(inputs)}")
-    slot, result, rows = rows_of(name, inputs)
+    slot, result, tokens, constants = operands_of(name, inputs)
+    rows = [x for x in (*tokens, *constants) if x[2]]
     if out is not None:
         rows.append(("out", out, result))
     cpu, dtype = state.is_cpu, rows[0][1].dtype
@@ -108,5 +109,7 @@ def _refuse_tensor(
 
 def refuse_count(name: str, what: str, value: Any) -> None:
     """InputError: no number of things from 0 on."""
+    if type(value) is int and value >= 0:
+        return
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
         refuse(name, f"{what} must be an integer from 0 on; it is {shown(value)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -22,18 +22,27 @@ ANY = -1
 
 Shape = tuple[int, ...]
 Named = tuple[str, Any, Shape]
-"""A tensor's name, the tensor, and what its shape must be."""
-
-Operands = tuple[Shape, Shape, list[Named]]
-"""The shapes of a slot and of the output, and the tensors, first the one whose dtype is usual."""
+"""A tensor's name, the tensor, and what its shape must be; (): it was left out, as it may be."""
 
 
-def _sizes(name: str, what: str, tensor: Any, letters: str) -> Shape:
+class Operands(NamedTuple):
+    """The shapes of a slot and of the output, and the tensors: those of tokens, first the one whose
+    dtype is usual, and a layer's constants."""
+
+    slot: Shape
+    result: Shape
+    tokens: tuple[Named, ...]
+    constants: tuple[Named, ...]
+
+
+def _sizes(name: str, what: str, tensor: Any, letters: tuple[str, ...]) -> Shape:
     """The extents of a tensor that decides those of others. InputError: it has another rank."""
-    if not isinstance(tensor, Tensor) or tensor.dim() != letters.count(",") + 1:
+    if not isinstance(tensor, Tensor):
         check_tensors(name, **{what: tensor})
-        refuse(name, f"{what} must be [{letters}]; it is {list(tensor.shape)}")
     found: Shape = tensor.shape
+    if len(found) != len(letters):
+        check_tensors(name, **{what: tensor})
+        refuse(name, f"{what} must be [{', '.join(letters)}]; it is {list(found)}")
     return found
 
 
@@ -54,106 +63,117 @@ def _number(name: str, what: str, value: Any, *, finite: bool = True) -> None:
 
 
 def _gdn(name: str, x: Gdn) -> Operands:
-    tokens, k_heads, width = _sizes(name, "q", x.q, "T, Hk, D")
-    _, heads, width_v = _sizes(name, "v", x.v, "T, Hv, Dv")
+    tokens, k_heads, width = _sizes(name, "q", x.q, ("T", "Hk", "D"))
+    _, heads, width_v = _sizes(name, "v", x.v, ("T", "Hv", "Dv"))
     if not k_heads or heads % k_heads:
         refuse(name, f"{heads} value heads do not divide by {k_heads} key heads")
     if not isinstance(x.g, Tensor):
         check_tensors(name, g=x.g)
     keys, numbers, result = (tokens, k_heads, width), (tokens, heads), (tokens, heads, width_v)
     gates = (tokens, heads, width) if x.g.dim() == 3 else numbers
-    rows: list[Named] = [
-        ("q", x.q, keys),
-        ("k", x.k, keys),
-        ("v", x.v, result),
-        ("g", x.g, gates),
-        ("beta", x.beta, numbers),
-    ]
-    if x.a_log is not None:
-        rows.append(("a_log", x.a_log, (heads,)))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, gates[1:]))
     _number(name, "scale", x.scale)
     _flag(name, "l2norm", x.l2norm)
-    return (heads, width_v, width), result, rows
+    return Operands(
+        (heads, width_v, width),
+        result,
+        (
+            ("q", x.q, keys),
+            ("k", x.k, keys),
+            ("v", x.v, result),
+            ("g", x.g, gates),
+            ("beta", x.beta, numbers),
+        ),
+        (
+            ("a_log", x.a_log, () if x.a_log is None else (heads,)),
+            ("dt_bias", x.dt_bias, () if x.dt_bias is None else gates[1:]),
+        ),
+    )
 
 
 def _mamba1(name: str, x: Mamba1) -> Operands:
-    tokens, channels = _sizes(name, "x", x.x, "T, C")
-    _, width = _sizes(name, "a", x.a, "C, R")
-    wide, narrow = (tokens, channels), (tokens, width)
-    rows: list[Named] = [
-        ("x", x.x, wide),
-        ("dt", x.dt, wide),
-        ("b", x.b, narrow),
-        ("c", x.c, narrow),
-        ("a", x.a, (channels, width)),
-    ]
-    if x.z is not None:
-        rows.append(("z", x.z, wide))
-    if x.d is not None:
-        rows.append(("d", x.d, (channels,)))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, (channels,)))
+    tokens, channels = _sizes(name, "x", x.x, ("T", "C"))
+    _, width = _sizes(name, "a", x.a, ("C", "R"))
+    wide, narrow, each = (tokens, channels), (tokens, width), (channels,)
     _flag(name, "softplus", x.softplus)
-    return (channels, width), wide, rows
+    return Operands(
+        (channels, width),
+        wide,
+        (
+            ("x", x.x, wide),
+            ("dt", x.dt, wide),
+            ("b", x.b, narrow),
+            ("c", x.c, narrow),
+            ("z", x.z, () if x.z is None else wide),
+        ),
+        (
+            ("a", x.a, (channels, width)),
+            ("d", x.d, () if x.d is None else each),
+            ("dt_bias", x.dt_bias, () if x.dt_bias is None else each),
+        ),
+    )
 
 
 def _mamba2(name: str, x: Mamba2) -> Operands:
-    tokens, heads, width_v = _sizes(name, "x", x.x, "T, H, Dv")
-    _, groups, width = _sizes(name, "b", x.b, "T, G, R")
+    tokens, heads, width_v = _sizes(name, "x", x.x, ("T", "H", "Dv"))
+    _, groups, width = _sizes(name, "b", x.b, ("T", "G", "R"))
     if not groups or heads % groups:
         refuse(name, f"{heads} heads do not divide by {groups} groups")
-    wide, shared, of_heads = (tokens, heads, width_v), (tokens, groups, width), (heads,)
-    rows: list[Named] = [
-        ("x", x.x, wide),
-        ("dt", x.dt, (tokens, heads)),
-        ("b", x.b, shared),
-        ("c", x.c, shared),
-        ("a", x.a, of_heads),
-    ]
-    if x.z is not None:
-        rows.append(("z", x.z, wide))
-    if x.d is not None:
-        of_channels = isinstance(x.d, Tensor) and x.d.dim() == 2
-        rows.append(("d", x.d, wide[1:] if of_channels else of_heads))
-    if x.dt_bias is not None:
-        rows.append(("dt_bias", x.dt_bias, of_heads))
+    wide, shared, each = (tokens, heads, width_v), (tokens, groups, width), (heads,)
     _flag(name, "softplus", x.softplus)
     limits = x.dt_limit
     if not isinstance(limits, tuple | list) or len(limits) != 2:
         refuse(name, f"dt_limit must be the least and the greatest step; it is {shown(limits)}")
     for limit in limits:
         _number(name, "a part of dt_limit", limit, finite=False)
-    return (heads, width_v, width), wide, rows
+    of_channels = isinstance(x.d, Tensor) and x.d.dim() == 2
+    return Operands(
+        (heads, width_v, width),
+        wide,
+        (
+            ("x", x.x, wide),
+            ("dt", x.dt, (tokens, heads)),
+            ("b", x.b, shared),
+            ("c", x.c, shared),
+            ("z", x.z, () if x.z is None else wide),
+        ),
+        (
+            ("a", x.a, each),
+            ("d", x.d, () if x.d is None else wide[1:] if of_channels else each),
+            ("dt_bias", x.dt_bias, () if x.dt_bias is None else each),
+        ),
+    )
 
 
 def _linear(name: str, x: Linear) -> Operands:
-    tokens, heads, width = _sizes(name, "q", x.q, "T, H, D")
-    _, _, width_v = _sizes(name, "v", x.v, "T, H, Dv")
+    tokens, heads, width = _sizes(name, "q", x.q, ("T", "H", "D"))
+    _, _, width_v = _sizes(name, "v", x.v, ("T", "H", "Dv"))
     keys, result = (tokens, heads, width), (tokens, heads, width_v)
     _number(name, "scale", x.scale)
-    rows: list[Named] = [
-        ("q", x.q, keys),
-        ("k", x.k, keys),
-        ("v", x.v, result),
-        ("slope", x.slope, (heads,)),
-    ]
-    return (heads, width, width_v), result, rows
+    return Operands(
+        (heads, width, width_v),
+        result,
+        (("q", x.q, keys), ("k", x.k, keys), ("v", x.v, result)),
+        (("slope", x.slope, (heads,)),),
+    )
 
 
 def _short_conv(name: str, x: ShortConv) -> Operands:
-    tokens, channels = _sizes(name, "x", x.x, "T, C")
-    _, taps = _sizes(name, "weight", x.weight, "C, W")
-    rows: list[Named] = [("x", x.x, (tokens, channels)), ("weight", x.weight, (channels, taps))]
-    if x.bias is not None:
-        rows.append(("bias", x.bias, (channels,)))
+    tokens, channels = _sizes(name, "x", x.x, ("T", "C"))
+    _, taps = _sizes(name, "weight", x.weight, ("C", "W"))
     if x.activation is not None and x.activation != "silu":
         refuse(name, f"activation must be None or 'silu'; it is {shown(x.activation)}")
-    return (ANY, channels), (tokens, channels), rows
+    return Operands(
+        (ANY, channels),
+        (tokens, channels),
+        (("x", x.x, (tokens, channels)),),
+        (
+            ("weight", x.weight, (channels, taps)),
+            ("bias", x.bias, () if x.bias is None else (channels,)),
+        ),
+    )
 
 
-OPERATIONS: dict[str, tuple[type, Callable[[str, Any], Operands]]] = {
+OPERATIONS: dict[str, tuple[type[Any], Callable[[str, Any], Operands]]] = {
     "gdn": (Gdn, _gdn),
     "mamba1": (Mamba1, _mamba1),
     "mamba2": (Mamba2, _mamba2),

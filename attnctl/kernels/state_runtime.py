@@ -19,6 +19,7 @@ from attnctl.arguments import refuse_no_count, refuse_other
 from attnctl.caches import states as cache
 from attnctl.exits import InputError
 from attnctl.kernels.batch_checks import INTEGERS
+from attnctl.kernels.plain_torch import plain_torch
 from attnctl.kernels.rivals import Load, importable, rival
 from attnctl.kernels.state_batch_checks import check_fields, check_kind, check_values
 from attnctl.kernels.state_checks import check_call, check_dense_out
@@ -68,8 +69,10 @@ class StateAttention(MadeAnew):
         self._tuned = {"knobs": knobs} if knobs else {}
         self._load = load
         self._host = host
+        # a comparison with a number would make a tensor of it each time
+        self._none = torch.zeros((), dtype=torch.int8, device="cpu")
         self._opened: tuple[NativeStates | None, Finding] | None = None
-        self._seen: tuple[StateMetadata, torch.device, int, int] | None = None
+        self._seen: tuple[StateMetadata, tuple[torch.device, int, int], bool] | None = None
 
     def get_name(self) -> str:
         return self._name
@@ -147,7 +150,7 @@ class StateAttention(MadeAnew):
         metadata = StateMetadata(
             query_start_loc=query_start_loc,
             state_indices=state_indices[:, None] if state_indices.dim() == 1 else state_indices,
-            has_initial_state=num_computed_tokens > 0,
+            has_initial_state=num_computed_tokens > self._none,
             max_query_len=max_query_len,
             num_accepted=num_accepted,
             speculative=speculative,
@@ -166,6 +169,10 @@ class StateAttention(MadeAnew):
         InputError: inputs, pool, batch and `out` do not fit together, or on a processor the batch
         leads beyond them; nothing is written then.
         """
+        if self._opened is not None and self._opened[0] is not None:
+            found = self._opened[0].again(self._op, inputs, state, metadata, out)
+            if found is not None:
+                return found
         out = self._checked(inputs, state, out)
         self._run(inputs, state, metadata, out)
         return out
@@ -182,15 +189,16 @@ class StateAttention(MadeAnew):
         seen = self._seen
         places = (state.device, out.shape[0], state.shape[0])
         # the layers of a model share a batch: it is looked at once
-        if seen is None or seen[0] is not metadata or seen[1:] != places:
+        if seen is None or seen[0] is not metadata or seen[1] != places:
             check_fields(self._name, self._op, metadata, state.device)
             if state.is_cpu:
                 check_values(self._name, self._op, metadata, *places[1:])
-            self._seen = (metadata, *places)
+            on_triton = not state.is_cpu or os.environ.get("TRITON_INTERPRET") == "1"
+            self._seen = seen = (metadata, places, on_triton)
         if isinstance(inputs, ShortConv):
             check(inputs.weight.shape[1], state.shape[1], metadata.num_spec)
         if not self._kernel:
-            self._compute(inputs, state, metadata, out)
+            self._compute(inputs, state, metadata, out, on_triton=seen[2])
         elif out.numel() and metadata.max_query_len:
             compute = rival(self._kernel, self._op)
             compute(inputs, state, metadata, out, self._load)
@@ -199,8 +207,10 @@ class StateAttention(MadeAnew):
         """What computes on a processor: the C++ kernels' compiler, or why it is torch instead."""
         return self._open()[1]
 
-    def _compute(self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor) -> None:
-        if not state.is_cpu or os.environ.get("TRITON_INTERPRET") == "1":
+    def _compute(
+        self, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor, *, on_triton: bool
+    ) -> None:
+        if on_triton:
             form = "triton"
             check_dense_out(self._name, out)
         else:
@@ -215,7 +225,7 @@ class StateAttention(MadeAnew):
             return
         # what a batch holds may have changed since it was looked at
         check_values(self._name, op, metadata, out.shape[0], state.shape[0])
-        with torch.no_grad():
+        with plain_torch(state.device):
             module.forward(inputs, state, metadata, out)
 
     def _open(self) -> tuple[NativeStates | None, Finding]:

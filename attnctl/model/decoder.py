@@ -113,7 +113,7 @@ def of_name(name: str, full: LayerGroup, text: Keys, traits: Traits) -> Sequence
     if name == "none":
         return [LayerGroup(kind="none", layers=())]
     if name == "indexed":
-        return [_indexed(full, text)]
+        return [_indexed(full)]
     if name == "cross":
         return [msgspec.structs.replace(full, kind="cross")]
     if name in _LINEAR or name in _STATES:
@@ -139,7 +139,7 @@ def _sliding(full: LayerGroup, text: Keys) -> LayerGroup:
     return windows.slid(full, window, text)
 
 
-def _indexed(full: LayerGroup, text: Keys) -> LayerGroup:
+def _indexed(full: LayerGroup) -> LayerGroup:
     """Sparse attention by an indexer: latent where there is a latent, else over plain KV."""
     if full.mla is not None:
         return full

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -244,7 +244,3 @@ def first(*values: Value[T] | None) -> Value[T] | None:
 def sources(**values: Value[Any] | None) -> dict[str, str]:
     """Field name -> key path, for the values that are given."""
     return {name: value.source for name, value in values.items() if value is not None}
-
-
-def joined(paths: Iterable[str], operator: str) -> str:
-    return f" {operator} ".join(paths)

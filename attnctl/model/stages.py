@@ -33,12 +33,6 @@ def per_stage(keys: Keys, *names: str) -> Value[tuple[int, ...]] | None:
     return Value(tuple(assumed.value), assumed.source)
 
 
-def in_stages(keys: Keys) -> bool:
-    """True where depth or heads come as lists: a model that `read_stages` can read."""
-    fixed = keys.model_type in FIXED_DEPTHS
-    return per_stage(keys, *HEADS) is not None or (fixed and per_stage(keys, *WIDTHS) is not None)
-
-
 def read(config: Config) -> tuple[LayerGroup, ...]:
     return read_stages(config.text)
 

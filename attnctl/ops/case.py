@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from attnctl.exits import InputError
+from attnctl.nearest import did_you_mean
 
 Value = int | float | str | bool | None
 
@@ -52,8 +53,8 @@ def make_case(op: str, defaults: Mapping[str, Value], /, **changes: Value) -> Ca
     """The case with these parameters changed from the defaults. InputError on an unknown one."""
     unknown = [name for name in changes if name not in defaults]
     if unknown:
-        known = ", ".join(defaults)
-        raise InputError(f"{op}: no such parameter: {', '.join(unknown)}; it has {known}")
+        near = did_you_mean(unknown[0], defaults) or f" It has {', '.join(defaults)}."
+        raise InputError(f"{op}: no such parameter: {', '.join(unknown)}.{near}")
     different = {k: v for k, v in changes.items() if v != defaults[k]}
     ordered = {name: different[name] for name in defaults if name in different}
     text = ",".join(f"{name}={_show(value)}" for name, value in ordered.items())

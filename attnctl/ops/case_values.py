@@ -70,6 +70,8 @@ def refuse_impossible(case: Case, defaults: Mapping[str, Value]) -> None:
             values = f"found {case[name]} and {case[unit]}"
             raise InputError(f"{case}: {name} must be a multiple of {unit}, {values}")
     _refuse_lengths(case)
+    if case.op == "short_conv":
+        _refuse_columns(case)
 
 
 def _fault(case: Case, name: str, default: Value) -> str:
@@ -130,6 +132,22 @@ def _refuse_lengths(case: Case) -> None:
         if query > context:
             found = f"found {query} queries in a context of {context}"
             raise InputError(f"{case}: contexts count the queries too, {found}")
+
+
+def _refuse_columns(case: Case) -> None:
+    """A convolution keeps its taps' history and every draft in the columns of one slot."""
+    columns, drafts = case.count("columns"), case.count("drafts")
+    least = case.count("width") - 1 + drafts
+    if 0 < columns < least:
+        wanted = f"0, or {least} and more, as width is {case['width']} and drafts is {drafts}"
+        raise InputError(f"{case}: columns must be {wanted}; found {columns}")
+    step = {"all": 1, "mixed": 2}.get(str(case["verified"]))
+    if not drafts or step is None:
+        return
+    for query in _numbers(case, "queries")[::step]:
+        if query > 1 + drafts:
+            wanted = f"{1 + drafts} and fewer in a sequence that is verified, as drafts is {drafts}"
+            raise InputError(f"{case}: queries must be {wanted}; found {query}")
 
 
 def _numbers(case: Case, name: str) -> list[int]:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl.exits import InputError
+from attnctl.nearest import did_you_mean
 from attnctl.ops.case_values import refuse_impossible
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def case_of(op: str, params: Mapping[str, Value]) -> Case:
 
     InputError: no such operation or parameter, or values of which no inputs can be made.
     """
-    module = _module(_operation(op).cases)
+    module = _module(known_operation(op).cases)
     found: Case = module.case_of(op, params)
     refuse_impossible(found, module.case_of(op, {}).params)
     return found
@@ -72,20 +73,22 @@ def case_of(op: str, params: Mapping[str, Value]) -> Case:
 
 def layer_for(case: Case) -> Layer:
     """The demands that a case makes of a backend: what its rules are asked about."""
-    layer: Layer = _module(_operation(case.op).cases).layer_for(case)
+    layer: Layer = _module(known_operation(case.op).cases).layer_for(case)
     return layer
 
 
 def try_case(runtime: Runtime, case: Case, device: torch.device | str) -> Comparison:
     """What one backend makes of one case on a device, judged against the specification."""
-    found: Comparison = _module(_operation(case.op).trial).try_case(runtime, case, device)
+    found: Comparison = _module(known_operation(case.op).trial).try_case(runtime, case, device)
     return found
 
 
-def _operation(op: str) -> Operation:
+def known_operation(op: str, option: str = "") -> Operation:
+    """The operation of a name. InputError: there is none. option: which gave the name."""
     operation = OPERATIONS.get(op)
     if operation is None:
-        raise InputError(f"{op}: no such operation; there are {', '.join(OPERATIONS)}")
+        near = did_you_mean(op, OPERATIONS) or f" There are {', '.join(OPERATIONS)}."
+        raise InputError(f"{option} {op}".strip() + f": no such operation.{near}")
     return operation
 
 

@@ -94,8 +94,7 @@ def index_logits(
     [B, pages] int. query_start_loc: [B + 1] int. seq_lens: [B] int.
     """
     lengths, starts = seq_lens.tolist(), query_start_loc.tolist()
-    logits = torch.full((query.shape[0], max([0, *lengths])), -torch.inf, dtype=dtype)
-    logits = logits.to(query.device)
+    logits = query.new_full((query.shape[0], max([0, *lengths])), -torch.inf, dtype=dtype)
     keys, scales = key_planes(cache)
     for b, length in enumerate(lengths):
         first, last = starts[b], starts[b + 1]

@@ -104,9 +104,9 @@ def _dequantised(stored: Tensor, scale: float | Tensor, pages: Tensor) -> Tensor
 
 def visible(queries: int, length: int, params: Paged, ranges: Tensor | None = None) -> Tensor:
     """Which context token each query token sees: [queries, S] bool."""
-    i = torch.arange(length - queries, length)[:, None]
-    j = torch.arange(length)[None, :]
-    seen = j <= i if params.causal else torch.ones(queries, length, dtype=torch.bool)
+    i = torch.arange(length - queries, length, device="cpu")[:, None]
+    j = torch.arange(length, device="cpu")[None, :]
+    seen = j <= i if params.causal else (j >= 0).expand(queries, length)
     if params.window is not None:
         seen = seen & (j > i - params.window)
     if params.window_right is not None:

@@ -41,7 +41,7 @@ def timed(call: partial[Any], device: str, cache_bytes: int) -> Timing:
     from attnctl.tune.measure.timing import sampler
 
     calls = copies(call, cache_bytes)
-    found = sampler(calls, torch.device(device), graph=True)
+    found = sampler(calls, torch.device(device))
     times: list[float] = []
     begin = time.monotonic()
     while len(times) < ROUNDS:

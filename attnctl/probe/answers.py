@@ -52,6 +52,7 @@ class NvmlGpu(msgspec.Struct, frozen=True):
     bus_width_bits: Field[Count] = Field()
     memory_clock_mhz: Field[Count] = Field()
     nvlinks: Field[Count] = Field()
+    compute_mode: Field[Count] = Field()
     mig_mode: Field[Count] = Field()
     mig: tuple[MigInstance, ...] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.answers import CudaAnswer, NvmlAnswer, reason, works
+from attnctl.probe.answers import CudaAnswer, NvmlAnswer, NvmlGpu, reason, works
 from attnctl.probe.cuda_presence import CONTROL_NODE, Presence
 from attnctl.probe.cuda_sources import in_mig_mode
 from attnctl.probe.host import HostError
@@ -30,6 +30,9 @@ _CUDA_FIXES = {
     "if it stays",
 }
 
+EXCLUSIVE_PROCESS = 3
+"""nvmlComputeMode_t, NVML API reference; of the others, 2 (Prohibited) shows in CUDA's own list."""
+
 Nvml = NvmlAnswer | HostError
 Cuda = CudaAnswer | HostError
 
@@ -49,32 +52,40 @@ def library_findings(seen: Presence, nvml: Nvml, cuda: Cuda) -> list[Finding]:
 
 
 def gpu_findings(nvml: Nvml) -> list[Finding]:
-    """GPUs that the driver lists and does not open, and GPUs cut for MIG with no instance made."""
-    found = []
-    for index, gpu in enumerate(nvml.gpus if isinstance(nvml, NvmlAnswer) else ()):
-        if gpu.error:
-            found.append(
-                unmet(
-                    "nvidia.gpu_unreachable",
-                    "every GPU that the driver lists can be opened",
-                    f"GPU {index}: {gpu.error}",
-                    "NVML",
-                    "look for Xid errors in dmesg; reboot, or reset it with: "
-                    f"sudo nvidia-smi -r -i {index}",
-                )
-            )
-        elif in_mig_mode(gpu) and not gpu.mig:
-            found.append(
-                unmet(
-                    "nvidia.mig_without_instances",
-                    "a GPU in MIG mode has at least one instance",
-                    f"GPU {index} is in MIG mode and has none that this process may use",
-                    "NVML",
-                    f"make one: sudo nvidia-smi mig -i {index} -cgi 0 -C; or leave MIG mode: "
-                    f"sudo nvidia-smi -i {index} -mig 0",
-                )
-            )
-    return found
+    """GPUs that the driver lists and that cannot be used, or by one process only."""
+    gpus = nvml.gpus if isinstance(nvml, NvmlAnswer) else ()
+    found = [_gpu_finding(index, gpu) for index, gpu in enumerate(gpus)]
+    return [finding for finding in found if finding is not None]
+
+
+def _gpu_finding(index: int, gpu: NvmlGpu) -> Finding | None:
+    if gpu.error:
+        return unmet(
+            "nvidia.gpu_unreachable",
+            "every GPU that the driver lists can be opened",
+            f"GPU {index}: {gpu.error}",
+            "NVML",
+            "look for Xid errors in dmesg; reboot, or reset it with: "
+            f"sudo nvidia-smi -r -i {index}",
+        )
+    if in_mig_mode(gpu) and not gpu.mig:
+        return unmet(
+            "nvidia.mig_without_instances",
+            "a GPU in MIG mode has at least one instance",
+            f"GPU {index} is in MIG mode and has none that this process may use",
+            "NVML",
+            f"make one: sudo nvidia-smi mig -i {index} -cgi 0 -C; or leave MIG mode: "
+            f"sudo nvidia-smi -i {index} -mig 0",
+        )
+    if gpu.compute_mode.value == EXCLUSIVE_PROCESS:
+        return unmet(
+            "nvidia.exclusive_process",
+            "several processes may use a GPU at once",
+            f"GPU {index} is in the compute mode Exclusive Process",
+            "NVML",
+            f"where several shall share it: sudo nvidia-smi -i {index} -c DEFAULT",
+        )
+    return None
 
 
 def not_in_cuda(bus: str) -> Finding:

@@ -148,12 +148,12 @@ def arm_level(features: Iterable[str]) -> str | None:
     return name if needed in features and level not in (None, "armv8a") else level
 
 
-def riscv_level(extensions: Iterable[str], bits: str = "rv64") -> str | None:
+def riscv_level(extensions: Iterable[str]) -> str | None:
     """ "rv64gc" or "rv64gcv"; None below that."""
     extensions = frozenset(extensions)
     if not extensions >= frozenset("imafdc"):
         return None
-    return f"{bits}gc" + "v" * ("v" in extensions)
+    return "rv64gc" + "v" * ("v" in extensions)
 
 
 def _level(steps: tuple[tuple[str, str], ...], features: frozenset[str]) -> str | None:

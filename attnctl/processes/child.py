@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from attnctl.processes.lifetime import PARENT, end_tree
+
 LINE_LIMIT_BYTES = 1 << 20
 TAIL_BYTES = 4000
 READS = 64
@@ -29,7 +31,7 @@ def _environment() -> dict[str, str]:
     """The parent's, without a wish that kernels be interpreted: a child says so where it does."""
     kept = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     # what a child starts (torch's compile workers) must not look there either
-    return {**kept, "PYTHONSAFEPATH": "1"}
+    return {**kept, "PYTHONSAFEPATH": "1", PARENT: str(os.getpid())}
 
 
 def _folder() -> str | None:
@@ -77,7 +79,7 @@ class Worker:
 
     def end(self) -> None:
         """Ends the child and everything that it started."""
-        _end_tree(self._process.pid)
+        self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
@@ -86,6 +88,10 @@ class Worker:
         if self._log_read >= 0:
             os.close(self._log_read)
             self._log_read = -1
+
+    def kill(self) -> None:
+        """Kills the child and everything that it started; whoever waits for it sees it die."""
+        end_tree(self._process.pid)
 
     def send(self, text: str) -> None:
         assert self._process.stdin is not None
@@ -138,14 +144,3 @@ class Worker:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         words = [line for line in self._log.decode("utf-8", "replace").splitlines() if line.strip()]
         return f"{how}: {words[-1].strip()[:300]}" if words else how
-
-
-def _end_tree(pid: int) -> None:
-    """Kills a process and all that it started, those that left its process group too."""
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        for process in (*parent.children(recursive=True), parent):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()

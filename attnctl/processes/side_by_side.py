@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -17,14 +17,17 @@ class _End:
 def side_by_side(streams: Sequence[Iterable[T]]) -> Iterator[T]:
     """What the streams give, as it comes. The first error of a stream is raised here.
 
-    Threads that an interrupt leaves behind end with this process, and their children with it.
+    Where it is left early, by an interrupt say, each stream is closed after its next result.
     """
     done: SimpleQueue[T | _End | BaseException] = SimpleQueue()
+    stopped = Event()
 
     def drain(stream: Iterable[T]) -> None:
         try:
             for one in stream:
                 done.put(one)
+                if stopped.is_set():
+                    break
             done.put(_End())
         except BaseException as error:
             done.put(error)
@@ -32,11 +35,14 @@ def side_by_side(streams: Sequence[Iterable[T]]) -> Iterator[T]:
     for stream in streams:
         Thread(target=drain, args=(stream,), daemon=True).start()
     left = len(streams)
-    while left:
-        found = done.get()
-        if isinstance(found, BaseException):
-            raise found
-        if isinstance(found, _End):
-            left -= 1
-        else:
-            yield found
+    try:
+        while left:
+            found = done.get()
+            if isinstance(found, BaseException):
+                raise found
+            if isinstance(found, _End):
+                left -= 1
+            else:
+                yield found
+    finally:
+        stopped.set()

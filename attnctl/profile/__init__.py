@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from attnctl.profile.document import shape_of as shape_of
     from attnctl.profile.document import versions_of as versions_of
     from attnctl.profile.hashes import kernel_hashes as kernel_hashes
+    from attnctl.profile.keys import Key as Key
+    from attnctl.profile.keys import Versions as Versions
     from attnctl.profile.loading import load_profile as load_profile
     from attnctl.profile.match import Match as Match
     from attnctl.profile.order import Order as Order
@@ -26,29 +28,25 @@ if TYPE_CHECKING:
     from attnctl.profile.shelf import Shelf as Shelf
     from attnctl.profile.store import save as save
     from attnctl.profile.values import Entry as Entry
-    from attnctl.profile.values import Key as Key
     from attnctl.profile.values import Point as Point
     from attnctl.profile.values import Profile as Profile
     from attnctl.profile.values import Rejected as Rejected
     from attnctl.profile.values import Shape as Shape
     from attnctl.profile.values import Timing as Timing
-    from attnctl.profile.values import Versions as Versions
 
 # module -> the public names that it defines
 _HOMES = {
     "canonical": ("encode",),
     "document": ("key_of", "parse", "read_profile", "shape_of", "versions_of"),
     "hashes": ("kernel_hashes",),
+    "keys": ("Key", "Versions"),
     "loading": ("load_profile",),
     "match": ("Match",),
     "order": ("Order", "measured_order"),
     "pick": ("Pick", "Picker"),
     "shelf": ("Shelf",),
     "store": ("save",),
-    "values": (
-        *("Entry", "Key", "Point", "Profile"),
-        *("Rejected", "Shape", "Timing", "Versions"),
-    ),
+    "values": ("Entry", "Point", "Profile", "Rejected", "Shape", "Timing"),
 }
 
 

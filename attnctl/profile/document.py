@@ -10,36 +10,8 @@ from attnctl.exits import InputError
 from attnctl.layer import Layer
 from attnctl.machine import VENDORS, Gpu, Machine
 from attnctl.profile.days import check_day
-from attnctl.profile.values import (
-    SCHEMA as SCHEMA,
-)
-from attnctl.profile.values import (
-    Entry as Entry,
-)
-from attnctl.profile.values import (
-    Key as Key,
-)
-from attnctl.profile.values import (
-    Point as Point,
-)
-from attnctl.profile.values import (
-    Profile as Profile,
-)
-from attnctl.profile.values import (
-    Rejected as Rejected,
-)
-from attnctl.profile.values import (
-    Shape as Shape,
-)
-from attnctl.profile.values import (
-    Timing as Timing,
-)
-from attnctl.profile.values import (
-    Versions as Versions,
-)
-from attnctl.profile.values import (
-    Whole,
-)
+from attnctl.profile.keys import Key, Versions, Whole
+from attnctl.profile.values import SCHEMA, Entry, Profile, Shape
 
 
 class Envelope(msgspec.Struct, kw_only=True):

@@ -18,7 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from attnctl.profile.values import DeviceKind, Profile
+from attnctl.profile.keys import DeviceKind
+from attnctl.profile.values import Profile
 from attnctl.registry import Backend, Registry
 
 LENGTH = 16

@@ -8,10 +8,11 @@ import msgspec
 
 from attnctl.exits import InputError
 from attnctl.profile.find import Target
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.match import match
 from attnctl.profile.shelf import Fit
 from attnctl.profile.sources import Source, sources
-from attnctl.profile.values import Entry, Key, Profile, Shape, Versions
+from attnctl.profile.values import Entry, Profile, Shape
 from attnctl.selection.briefs import ProfileBrief
 
 SCHEMA = "attnctl.profile-list/1"

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterator, Mapping
 
-from attnctl.documents.files import Path, reason
+from attnctl.documents.files import Path, real_path, reason
 from attnctl.exits import InputError
 from attnctl.profile.places import folder
 
@@ -23,7 +23,7 @@ def locked(path: Path, environ: Mapping[str, str]) -> Iterator[None]:
     In the user's own folder that is a file of its own, elsewhere the folder itself, which leaves
     nothing behind. InputError: nothing can be written there.
     """
-    where = os.path.dirname(os.path.realpath(path))  # noqa: PTH120
+    where = os.path.dirname(real_path(path))  # noqa: PTH120
     own = folder(environ)
     try:
         if own is not None and where == os.path.realpath(own):

@@ -10,7 +10,8 @@ import msgspec
 from attnctl.findings import Finding, Verdict, met, unknown, unmet
 from attnctl.machine import Gpu, Machine
 from attnctl.profile.document import key_of, versions_of
-from attnctl.profile.values import ANY, UNKNOWN, Key, Profile, Versions
+from attnctl.profile.keys import ANY, UNKNOWN, Key, Versions
+from attnctl.profile.values import Profile
 
 RETIME = "take a profile that was timed with these versions; until then it is used"
 KEY_FIELDS = ("vendor", "arch", "pci_id", "unit_count")

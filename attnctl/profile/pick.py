@@ -18,8 +18,9 @@ from attnctl.profile.ranking import block_asked, default_us, standing
 from attnctl.profile.ratio import times_text
 from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
-REACH = 2.0
-"""Octaves: a point stands for workloads within 4x of it on each axis."""
+REACH = 2.0 + 1e-9
+"""Octaves: a point stands for workloads within 4x of it on each axis. The logarithms of counts that
+are 4x apart, such as 10 and 40, may differ by a rounding more than 2."""
 DECODE_TOKENS = 8
 """New tokens a sequence up to which a batch is looked up as decoding: speculative steps are."""
 FAR = "no point within 4x of it was timed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attnctl.profile.values import Entry, Point, Timing
 
@@ -82,7 +82,7 @@ def block_asked(points: Sequence[Point], eligible: Sequence[str]) -> int | None:
     """
     weights: dict[int | None, float] = {}
     for point in points:
-        first = _first(point, eligible)
+        first = first_of(point.timings, out_at(point), eligible)
         if first is not None:
             weights[first.block_size] = weights.get(first.block_size, 0.0) + point.weight
     if len(weights) < 2:
@@ -125,15 +125,18 @@ def _gain(
     return math.log(min(slow for _, slow in both) / min(fast for fast, _ in both))
 
 
-def _first(point: Point, eligible: Sequence[str]) -> Timing | None:
-    """The timing of the backend that `standing` puts first; None where that one has none."""
-    out = out_at(point)
+def first_of(
+    timings: Iterable[Timing], out: Container[str], eligible: Sequence[str]
+) -> Timing | None:
+    """The timing of the backend that `standing` puts first; None where that one has none.
+
+    timings: of one point. out: as out_at gives it.
+    """
     kept = [name for name in eligible if name not in out] if out else eligible
-    timings = [one for name in kept if (one := point.timing(name)) is not None]
-    if not timings or timings[0].backend != kept[0]:
+    times = {one.backend: one for one in timings if one.backend in kept}
+    if not times or kept[0] not in times:
         return None
-    name = first_within_tie([(one.backend, one.median_us) for one in timings])
-    return point.timing(name)
+    return times[first_within_tie((name, times[name].median_us) for name in kept if name in times)]
 
 
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:

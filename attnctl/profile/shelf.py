@@ -113,7 +113,7 @@ class Shelf:
                     raise
                 others.append(_damaged(source, str(error)))
         fitting.sort(key=_turn)
-        return _layered(fitting, others, wanted)
+        return _layered(fitting, others)
 
     def _read(
         self, source: Source, found: Match, registry: Registry, wanted: frozenset[Shape] | None
@@ -141,9 +141,7 @@ def _turn(read: _Read) -> tuple[int, bool, tuple[int, ...]]:
     return origin, read.found.status == "stale", latest
 
 
-def _layered(
-    fitting: list[_Read], others: list[ProfileBrief], wanted: frozenset[Shape] | None
-) -> Fit:
+def _layered(fitting: list[_Read], others: list[ProfileBrief]) -> Fit:
     entries: dict[Shape, Entry] = {}
     origins: dict[Shape, int] = {}
     hidden: dict[Shape, tuple[int, ...]] = {}

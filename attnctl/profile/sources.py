@@ -11,9 +11,10 @@ from attnctl.documents.files import read_bytes
 from attnctl.documents.json_text import UNREADABLE, unmarked
 from attnctl.exits import InputError
 from attnctl.profile.document import check_schema, parse, repeated_in_entries
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.places import NONE, VARIABLE, bundled_folder, json_files, user_files
 from attnctl.profile.shipped import counts_of, head_of, part_of
-from attnctl.profile.values import Key, Profile, Shape, Versions
+from attnctl.profile.values import Profile, Shape
 
 Origin = Literal["option", "environment", "user", "bundled"]
 NAMED = ("option", "environment")

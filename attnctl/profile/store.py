@@ -10,10 +10,11 @@ from attnctl.documents.files import reason, write_whole
 from attnctl.exits import InputError
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import read_profile, read_to_add, refuse_newer
+from attnctl.profile.keys import UNKNOWN
 from attnctl.profile.locking import LOCK, locked
 from attnctl.profile.merge import merge
 from attnctl.profile.places import folder as folder
-from attnctl.profile.values import UNKNOWN, Profile
+from attnctl.profile.values import Profile
 
 
 def file_name(profile: Profile) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from attnctl.profile.keys import Versions
 from attnctl.profile.listing import LayerRow, Listing, Row, layers, point_count
 from attnctl.profile.ranking import default_us, in_order
 from attnctl.profile.shelf import Fit
-from attnctl.profile.values import Entry, Point, Profile, Timing, Versions
+from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.render.amounts import bytes_text, count_text
 from attnctl.render.profiled import ORIGINS, settings_text, time_text
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View

@@ -1,15 +1,18 @@
-"""The screens of smoke: a line per backend, every bad case with its rerun line, and the sum."""
+"""The screens of smoke: a line per backend, bad cases with their rerun lines, and the sum."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attnctl.findings import Finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
 from attnctl.smoke.again import again
 from attnctl.smoke.planning import Plan
 from attnctl.smoke.trials import BAD, BackendTrials, SmokeReport, Trial
+
+MOST_ALIKE = 3
+"""Bad cases of a backend that are shown of those whose details are the same."""
 
 _STYLES: dict[str, Style] = {"pass": "good", "unsupported": "dim", "unknown": "warn"}
 
@@ -21,13 +24,7 @@ def smoke_view(report: SmokeReport) -> View:
         return compiled_view(report)
     rows = tuple(_row(backend) for backend in report.backends)
     columns = ("backend", "level", "pass", "bad", "unsupported", "unknown", "seconds")
-    bad = [
-        block
-        for backend in report.backends
-        for trial in backend.trials
-        if trial.status in BAD
-        for block in _failure(report, backend, trial)
-    ]
+    bad = [line for backend in report.backends for line in _failures(report, backend)]
     times: list[Block] = []
     if report.perf:
         from attnctl.render.smoke_perf import perf_blocks
@@ -130,6 +127,21 @@ def _row(backend: BackendTrials) -> tuple[Cell, ...]:
         str(backend.count("unknown")),
         f"{seconds:.1f}",
     )
+
+
+def _failures(report: SmokeReport, backend: BackendTrials) -> Iterator[Line]:
+    """Every bad case, but of many that end in the same words the first few and their number."""
+    alike: dict[tuple[str, str], list[Trial]] = {}
+    for trial in backend.trials:
+        if trial.status in BAD:
+            alike.setdefault((trial.status, trial.detail), []).append(trial)
+    for (status, _), trials in alike.items():
+        shown = trials if len(trials) <= MOST_ALIKE + 1 else trials[:MOST_ALIKE]
+        for trial in shown:
+            yield from _failure(report, backend, trial)
+        if more := len(trials) - len(shown):
+            text = f"{status}: {more} more cases of {backend.backend} in the same words; "
+            yield Line(Mark(f"{text}--json has them", "bad"))
 
 
 def _failure(report: SmokeReport, backend: BackendTrials, trial: Trial) -> list[Line]:

@@ -19,16 +19,14 @@ from attnctl.requirements.dtypes import device_dtype, fp8_hardware
 from attnctl.requirements.features import features
 from attnctl.requirements.flash import (
     flash_alibi,
-    flash_block_multiple,
     flash_block_size,
     flash_head_size,
     flash_kernel,
     flash_kv_cache_dtype,
-    flash_page,
     flash_prefix_lm,
     flash_sinks,
-    flash_version,
 )
+from attnctl.requirements.flash_versions import flash_block_multiple, flash_page, flash_version
 from attnctl.requirements.flashinfer import flashinfer_kv_cache_dtype, flashinfer_sinks
 from attnctl.requirements.layers import (
     ANY_FLOAT,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attnctl.caches.budget import plan_cache, with_blocks
 from attnctl.caches.costs import cost
-from attnctl.exits import InputError
 from attnctl.layer import Options, layer_of
 from attnctl.machine import Machine
 from attnctl.machines.assumed import Assumption, assume
@@ -16,6 +15,7 @@ from attnctl.model.spec import ModelSpec
 from attnctl.registry import Registry
 from attnctl.select import select_model, subject_of
 from attnctl.selection.briefs import brief_machine
+from attnctl.selection.devices import check_device
 from attnctl.selection.latent_forms import latent_forms
 from attnctl.selection.memo import Memo
 from attnctl.selection.options import scoped, unheard
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attnctl.decision import Decision
     from attnctl.engines.values import EngineReport
     from attnctl.profile.shelf import Shelf
+    from attnctl.profile.values import Profile
     from attnctl.selection.sweep import Ask
     from attnctl.selection.timed import OneBlock
 
@@ -56,7 +57,7 @@ def answer(
     environment: the variables of the engine's process.
     """
     machine = assumption.machine
-    _check_device(machine, device)
+    check_device(machine, device)
     asked, options = options, scoped(options, spec, registry)
     memo = memo or Memo()
     profiled = None
@@ -75,20 +76,14 @@ def answer(
             whole=what_if or sweep is not None,
         )
     timed = profiled.profile if profiled else None
-    decisions = select_model(
-        spec, machine, registry, options, memo=memo, device=device, profile=timed
+    own = options
+    decisions, options, one_block = _decided(
+        spec, machine, registry, options, device=device, profile=timed, memo=memo
     )
-    one_block, engines = None, options
-    if options.one_block_size or len({d.pick.block_size for d in decisions if d.pick} - {None}) > 1:
-        from attnctl.selection.one_block import settled
-
-        decisions, options, one_block = settled(
-            decisions, spec, machine, registry, options, device=device, profile=timed, memo=memo
-        )
-        if one_block is None or one_block.is_timed:
-            engines = options
-        if profiled:
-            profiled.take(options)
+    if profiled and options is not own:
+        profiled.take(options)
+    # an engine is asked under one size where that is what the timings gave
+    engines = options if one_block is None or one_block.is_timed else own
     changes = None
     if what_if:
         changes = [
@@ -165,6 +160,30 @@ def answers(
             )
 
 
+def _decided(
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options,
+    *,
+    device: int,
+    profile: Profile | None,
+    memo: Memo,
+) -> tuple[tuple[Decision, ...], Options, OneBlock | None]:
+    """The decisions, the options that they hold under, and what one block size for all costs."""
+    decisions = select_model(
+        spec, machine, registry, options, memo=memo, device=device, profile=profile
+    )
+    sizes = {decision.pick.block_size for decision in decisions if decision.pick} - {None}
+    if not options.one_block_size and len(sizes) <= 1:
+        return decisions, options, None
+    from attnctl.selection.one_block import settled
+
+    return settled(
+        decisions, spec, machine, registry, options, device=device, profile=profile, memo=memo
+    )
+
+
 def _no_block(options: Options, found: OneBlock | None) -> tuple[str, ...]:
     """A sentence where one size was asked for and none serves all groups."""
     if found is None or found.best is not None or not options.one_block_size:
@@ -198,32 +217,6 @@ def _engine(
     return engine_report(version, spec, machine, options, decisions, environment)
 
 
-def with_device(
-    machines: Sequence[Machine], device: int
-) -> tuple[tuple[Machine, ...], tuple[str, ...]]:
-    """The machines that have such a device, and sentences that name the others.
-
-    InputError where none has it.
-    """
-    kept = tuple(machine for machine in machines if not _lacks(machine, device))
-    if machines and not kept:
-        _check_device(machines[0], device)
-    lacking: dict[str, list[str]] = {}
-    for machine in machines:
-        lacking.setdefault(_lacks(machine, device), []).append(machine.name)
-    lacking.pop("", None)
-    sentences = (f"--device {device}: {', '.join(names)}: {w}" for w, names in lacking.items())
-    return kept, tuple(sentences)
-
-
-def _lacks(machine: Machine, device: int) -> str:
-    """Why a machine has no such device, "" where it has."""
-    count = max(1, len(machine.gpus))
-    if 0 <= device < count:
-        return ""
-    return f"has devices 0 to {count - 1}" if count > 1 else "has only device 0"
-
-
 def _units(
     decision: Decision,
     spec: ModelSpec,
@@ -238,9 +231,3 @@ def _units(
         return ()
     subject = subject_of(machine, layer_of(spec, decision.group, options), device)
     return backend.here(subject).block_units(subject.platform)
-
-
-def _check_device(machine: Machine, device: int) -> None:
-    lacks = _lacks(machine, device)
-    if lacks:
-        raise InputError(f"--device {device}: {machine.name} {lacks}")

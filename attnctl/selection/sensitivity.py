@@ -18,7 +18,6 @@ from attnctl.select import eligible_names, select
 from attnctl.selection.memo import Memo
 from attnctl.selection.sweep import HEAD_SIZE, LENGTHS
 from attnctl.selection.sweep import Ask as Ask
-from attnctl.selection.sweep import read_ask as read_ask
 from attnctl.selection.timed import Mapped, Span
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def sweep_group(
     if ask.axis == HEAD_SIZE:
         if layer.head_size is None or layer.group.mla is not None:
             return ()
-        return _joined(ask, _head_sizes(ask), lambda size: _decided(by_head_size(size)))
+        return _joined(_head_sizes(ask), lambda size: _decided(by_head_size(size)))
     table = _table(decision, layer, profile)
 
     def picked(value: int) -> Span:
@@ -85,7 +84,7 @@ def sweep_group(
             because=pick.because,
         )
 
-    return _joined(ask, _lengths(ask), picked)
+    return _joined(_lengths(ask), picked)
 
 
 def head_size_decision(
@@ -128,7 +127,7 @@ def _decided(decision: Decision) -> Span:
     )
 
 
-def _joined(ask: Ask, values: Iterator[int], picked: Callable[[int], Span]) -> tuple[Span, ...]:
+def _joined(values: Iterator[int], picked: Callable[[int], Span]) -> tuple[Span, ...]:
     """Spans of equal choices; between two values that differ, the first of the new is searched."""
     spans: list[Span] = []
     for value in values:

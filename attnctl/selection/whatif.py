@@ -19,7 +19,7 @@ from attnctl.select import select
 from attnctl.selection.memo import Memo
 
 if TYPE_CHECKING:
-    from attnctl.profile.document import Profile
+    from attnctl.profile.values import Profile
 
 TRIAL = "what-if"
 DTYPES = ("float16", "bfloat16", "float32")

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from attnctl.smoke.again import again
 from attnctl.smoke.trials import BackendTrials, SmokeReport, Timing, Trial
 
+_UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _KINDS = {"wrong": "failure", "error": "error", "crashed": "error", "timeout": "error"}
 
 
 def junit_file(report: SmokeReport) -> bytes:
     """The bytes of the XML document."""
-    text: bytes = tostring(junit(report), encoding="utf-8", xml_declaration=True)
+    root = junit(report)
+    for element in root.iter():
+        element.text = element.text and _fit(element.text)
+        for name, value in element.items():
+            element.set(name, _fit(value))
+    text: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return text
+
+
+def _fit(text: str) -> str:
+    """The text without what no XML document may hold, as a crashed child's last line may be."""
+    return _UNFIT.sub("\ufffd", text)
 
 
 def junit(report: SmokeReport) -> Element:

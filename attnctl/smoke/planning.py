@@ -19,7 +19,9 @@ from attnctl.ops.catalog import OPERATIONS, case_of, layer_for
 from attnctl.registry import Backend, Registry
 from attnctl.requirements import Subject, package
 from attnctl.requirements.rule import Rule
-from attnctl.select import DEFAULT_BLOCK, subject_of
+from attnctl.requirements.words import any_of
+from attnctl.select import subject_of
+from attnctl.selection.picking import DEFAULT_BLOCK
 from attnctl.smoke.place import Place
 from attnctl.smoke.trials import BackendTrials, Level, SmokeReport, Trial
 from attnctl.smoke.workers import importable, try_cases
@@ -106,13 +108,23 @@ def sorted_by_rules(
         asked = [*rules, *([MASKED_VALUES] if poisoned else [])]
         if backend.kernel_for(subject.layer) == "planned":
             asked.append(PLANNED)
-        reasons = tuple(_reasons(asked, subject))
+        reasons = (*_reasons(asked, subject), *_pages(one, backend, subject))
         if reasons:
             status = "unknown" if _only_unknown(reasons) else "unsupported"
             refused.append(Trial(one.text, status, reasons=reasons))  # type: ignore[arg-type]
         else:
             runnable.append(one.text)
     return tuple(runnable), tuple(refused)
+
+
+def _pages(case: Case, backend: Backend, subject: Subject) -> Iterator[Finding]:
+    """Of layers that keep no cache: their case is computed over pages all the same."""
+    page, here = case.params.get("page"), backend.here(subject)
+    if subject.layer.group.needs_kv_cache or not isinstance(page, int):
+        return
+    if not here.takes_block(page, subject.platform):
+        units = any_of(here.block_units(subject.platform))
+        yield unmet("block_size", f"pages of a multiple of {units}", str(page), "--case")
 
 
 def takes(backend: Backend, case: Case) -> bool:

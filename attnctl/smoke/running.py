@@ -24,7 +24,7 @@ from attnctl.smoke.planning import (
     with_imports,
 )
 from attnctl.smoke.request import Request
-from attnctl.smoke.streams import run_plans_here
+from attnctl.smoke.streams import Streams, as_planned, run_plans_here, streams_of
 from attnctl.smoke.trials import Ceiling, Ready, SmokeReport, Trial
 
 CASE_S = 60.0
@@ -62,7 +62,7 @@ def prepare(request: Request) -> Prepared:
         plans = quick(plans)
     if request.perf and not request.cases:
         plans = _with_serving(request, plans, backends, machine, place)
-    if request.every and (request.ops or request.model is not None):
+    if request.every and (request.ops or request.cases or request.model is not None):
         # of the others nothing was asked
         plans = [one for one in plans if one.runnable or one.refused] or plans
     earlier = None
@@ -119,7 +119,10 @@ def _run(prepared: Prepared) -> SmokeReport:
             for place, trial in _trials(prepared, said, ceilings):
                 trials[place].append(trial)
                 live.note(place, trial)
-        results = [summary(one, kept) for one, kept in zip(prepared.plans, trials, strict=True)]
+        results = [
+            summary(one, as_planned(one, kept))
+            for one, kept in zip(prepared.plans, trials, strict=True)
+        ]
         if prepared.request.targets is not None:
             return _compiled(prepared, report(results), said)
         results = with_imports(results)
@@ -149,10 +152,12 @@ def _trials(
 ) -> Iterator[tuple[int, Trial]]:
     request = prepared.request
     if request.targets is None:
+        machine = prepared.machine
+        streams = Streams() if machine is None else streams_of(machine, _children())
         yield from run_plans_here(
             prepared.plans,
             request.timeout_s or CASE_S,
-            _children(),
+            streams,
             twice=request.twice,
             ceilings=ceilings,
         )
@@ -215,12 +220,17 @@ def _cases(request: Request) -> tuple[Case, ...]:
 
 
 def _of_ops(request: Request, cases: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases of the operations that were asked for. InputError: no such operation."""
-    from attnctl.nearest import did_you_mean
-    from attnctl.ops.catalog import OPERATIONS
+    """The cases of the operations that were asked for.
+
+    InputError: no such operation, or a case that was named is of another one.
+    """
+    from attnctl.ops.catalog import known_operation
 
     for op in request.ops:
-        if op not in OPERATIONS:
-            near = did_you_mean(op, OPERATIONS) or f" There are {', '.join(OPERATIONS)}."
-            raise InputError(f"--op {op}: no such operation.{near}")
-    return tuple(case for case in cases if not request.ops or case.op in request.ops)
+        known_operation(op, "--op")
+    kept = tuple(case for case in cases if not request.ops or case.op in request.ops)
+    if request.cases and len(kept) < len(cases):
+        (other, *_) = (case for case in cases if case not in kept)
+        wanted = " or ".join(f"--op {op}" for op in request.ops)
+        raise InputError(f"--case {other}: it is none of {wanted}; leave out one of them")
+    return kept

@@ -7,20 +7,18 @@ private copy of file descriptor 1, so that a kernel or a library that prints can
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from importlib.util import find_spec
-from threading import Thread
 from typing import IO, Any
 
 import msgspec
 
 from attnctl.exits import AbsentError
 from attnctl.findings import unmet
+from attnctl.processes.lifetime import end_with_parent
 from attnctl.smoke.trials import Ready, Status, Trial
 
-PARENT_CHECK_S = 0.5
 ABSENT = ("package_missing", "a library that takes this case")
 NO_NUMPY = "Triton's interpreter computes with NumPy, which is not installed: pip install numpy"
 
@@ -55,6 +53,8 @@ def _settle(device: str, *, alone: bool) -> None:
     if not alone:
         # small cases side by side: threads that spin while they wait take the others' processors
         os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        # nor a pool of compilers in each worker for kernels that come one at a time
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
         # the interpreter is one thread of Python: others of torch would only wait beside it
@@ -68,7 +68,7 @@ def private_answers() -> IO[bytes]:
     """
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     return answers
 
 
@@ -143,13 +143,6 @@ def _tried(runtime: Any, text: str, place: str, twice: bool) -> Trial:
         comparison = same_again(comparison, try_case(runtime, case, place))
     status: Status = "pass" if comparison.verdict == "pass" else "wrong"
     return Trial(text, status, 0.0, comparison.detail, comparison)
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process once its parent is gone: a kernel that hangs would outlive a kill."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_CHECK_S)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def say(answers: IO[bytes], value: msgspec.Struct) -> None:

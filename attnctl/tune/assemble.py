@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from attnctl.profile.document import Entry, Key, Point, Profile, Rejected, Timing, Versions
+from attnctl.profile.keys import Key, Versions
+from attnctl.profile.values import Entry, Point, Profile, Rejected, Timing
 from attnctl.tune.between import Around
 from attnctl.tune.exchange import Site
 from attnctl.tune.finals import NOT_JUDGED, NOT_TIMED, OTHER_PAGE, Final, Measured, Out, winner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +10,8 @@ import msgspec
 
 from attnctl.exits import AttnctlError, Exit
 from attnctl.processes.child import Worker
-from attnctl.tune import exchange
-from attnctl.tune.exchange import Candidate, Site, Verdict
+from attnctl.tune import bench_lines
+from attnctl.tune.exchange import Candidate, Site, Times, Verdict
 from attnctl.tune.settings import Setting, Work
 
 START_LIMIT_S = 180.0
@@ -48,18 +49,23 @@ class Child:
             self._worker.end()
             self._worker = None
 
-    def send(self, ask: exchange.Ask) -> None:
+    def kill(self) -> None:
+        """Ends the process from another thread than the one that waits for it, which notices."""
+        if self._worker is not None:
+            self._worker.kill()
+
+    def send(self, ask: bench_lines.Ask) -> None:
         if self._worker is None:
             self._worker = Worker(self._device, module=MODULE)
         self._worker.send(msgspec.json.encode(ask).decode())
 
-    def answer(self, limit_s: float) -> exchange.Answer:
+    def answer(self, limit_s: float) -> bench_lines.Answer:
         """The next answer. _DiedError: there is none; the child is ended then."""
         assert self._worker is not None
         try:
             line = self._worker.line(limit_s)
             if line is not None:
-                return msgspec.json.decode(line, type=exchange.Answer)
+                return msgspec.json.decode(line, type=bench_lines.Answer)
             fault = Verdict(fault="timeout", detail=f"no answer after {limit_s:g} s")
         except EOFError:
             fault = Verdict(fault="crashed", detail=self._worker.death())
@@ -95,10 +101,10 @@ class WorkerBench:
         """What the child found. ChildError: it cannot start, with its own words."""
         if self._site is None:
             try:
-                answer = self._asked(exchange.AskSite(), START_LIMIT_S)
+                answer = self._asked(bench_lines.AskSite(), START_LIMIT_S)
             except _DiedError as died:
                 raise ChildError(f"tune: the worker did not start: {died}") from died
-            if not isinstance(answer, exchange.Here):
+            if not isinstance(answer, bench_lines.Here):
                 detail = getattr(answer, "detail", "an unexpected answer")
                 raise ChildError(f"tune: the worker could not start: {detail}")
             self._site = answer.site
@@ -106,14 +112,14 @@ class WorkerBench:
 
     def settings(self, work: Work, backend: str) -> Sequence[Setting] | Verdict:
         try:
-            answer = self._asked(exchange.AskSettings(work, backend), START_LIMIT_S)
+            answer = self._asked(bench_lines.AskSettings(work, backend), START_LIMIT_S)
         except _DiedError as died:
             return died.verdict
-        if isinstance(answer, exchange.Found):
+        if isinstance(answer, bench_lines.Found):
             return answer.settings
         return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
 
-    def _asked(self, ask: exchange.Ask, limit_s: float) -> exchange.Answer:
+    def _asked(self, ask: bench_lines.Ask, limit_s: float) -> bench_lines.Answer:
         self._child.send(ask)
         return self._child.answer(limit_s)
 
@@ -137,7 +143,7 @@ class WorkerBench:
 
         idle = list(self._judges)
         running: dict[Future[Verdict], tuple[Child, Candidate]] = {}
-        with ThreadPoolExecutor(len(self._judges)) as pool:
+        with ThreadPoolExecutor(len(self._judges)) as pool, self._killed_by_signals():
             while True:
                 while idle and (following := left.next()) is not None:
                     child = idle.pop()
@@ -151,19 +157,29 @@ class WorkerBench:
                     idle.append(child)
                     yield one, future.result()
 
+    @contextlib.contextmanager
+    def _killed_by_signals(self) -> Iterator[None]:
+        """Ends the judges at once where the block is interrupted: a pool waits for its threads."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            for judge in self._judges:
+                judge.kill()
+            raise
+
     def _judged(self, child: Child, work: Work, one: Candidate) -> Verdict:
         fresh, begin = child.fresh, time.monotonic()
-        child.send(exchange.AskCheck(work, one))
+        child.send(bench_lines.AskCheck(work, one))
         try:
             answer = child.answer(self._limit_s + (START_LIMIT_S if fresh else 0.0))
         except _DiedError as died:
             return died.verdict
-        if isinstance(answer, exchange.Judged) and answer.key == one.key:
+        if isinstance(answer, bench_lines.Judged) and answer.key == one.key:
             took = round(time.monotonic() - begin, 3)
             return msgspec.structs.replace(answer.verdict, seconds=took)
         return Verdict(fault="error", detail=getattr(answer, "detail", "an unexpected answer"))
 
-    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> exchange.Times:
+    def time(self, work: Work, candidates: Sequence[Candidate], rounds: int) -> Times:
         faults: dict[str, Verdict] = {}
         left = list(candidates)
         while left:
@@ -176,7 +192,7 @@ class WorkerBench:
             else:
                 faults[blamed or left[0].key] = verdict
             left = [one for one in left if one.key not in faults]
-        return exchange.Times({}, faults)
+        return Times({}, faults)
 
     def _alone(self, work: Work, candidates: list[Candidate], rounds: int) -> dict[str, Verdict]:
         faults = {}
@@ -193,19 +209,19 @@ class WorkerBench:
 
     def _swept(
         self, work: Work, candidates: list[Candidate], rounds: int
-    ) -> tuple[str, Verdict, exchange.Times | None]:
+    ) -> tuple[str, Verdict, Times | None]:
         """Whom the child ran last, what became of it, and the times where all went well."""
         fresh = self._child.fresh
-        self._child.send(exchange.AskTime(work, tuple(candidates), rounds))
+        self._child.send(bench_lines.AskTime(work, tuple(candidates), rounds))
         at, limit = "", self._limit_s + (START_LIMIT_S if fresh else 0.0)
         while True:
             try:
                 answer = self._child.answer(limit)
             except _DiedError as died:
                 return at, died.verdict, None
-            if isinstance(answer, exchange.Times):
+            if isinstance(answer, Times):
                 return at, Verdict(), answer
-            if not isinstance(answer, exchange.At):
+            if not isinstance(answer, bench_lines.At):
                 detail = getattr(answer, "detail", "an unexpected answer")
                 self._child.end()
                 return at, Verdict(fault="error", detail=detail), None

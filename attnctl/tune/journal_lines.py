@@ -8,7 +8,7 @@ import msgspec
 
 from attnctl.documents.json_text import UNREADABLE
 from attnctl.exits import InputError
-from attnctl.profile.document import Key, Versions
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.values import LONGEST_US, SHORTEST_US
 from attnctl.tune.exchange import Verdict
 from attnctl.tune.finals import Measured

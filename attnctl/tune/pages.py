@@ -25,6 +25,12 @@ DOUBT = 0.04
 PRESENT = 0.75
 """The share of a phase's raced weight at which a size must have a time."""
 
+APART = 5
+"""Of how many points of a shape and phase one races every size."""
+
+LEAST = 12
+"""Points of a shape that race every size, where it has as many."""
+
 
 def tie_of(site: Site) -> float:
     """How many times as fast another size must be to be worth a change of the cache."""
@@ -113,18 +119,18 @@ def _by_page(point: Measured) -> dict[int, Final]:
     }
 
 
-def probes(places: Iterable[tuple[str, str]], apart: int = 5, least: int = 12) -> set[int]:
+def probes(places: Iterable[tuple[str, str]]) -> set[int]:
     """Which tasks race every size, by their place: of each shape and phase every fifth.
 
     places: of each task its shape and phase. A shape of few points races all sizes at more of them,
-    so that there are `least` where it has as many.
+    so that there are LEAST where it has as many.
     """
     groups: dict[str, dict[str, list[int]]] = {}
     for place, (shape, phase) in enumerate(places):
         groups.setdefault(shape, {}).setdefault(phase, []).append(place)
     found: set[int] = set()
     for phases in groups.values():
-        step = max(1, min(apart, sum(map(len, phases.values())) // least))
+        step = max(1, min(APART, sum(map(len, phases.values())) // LEAST))
         for listed in phases.values():
             found |= set(listed[::step])
     return found

@@ -51,21 +51,20 @@ def run_refined(
     *,
     budget_s: float | None,
     told: Callable[[Step], None] = lambda step: None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[tuple[Task, ...], dict[str, Measured]]:
     """The tasks with those that were added, and what was measured, by the task's key.
 
     budget_s: for all of them; the costliest gaps are filled first, and what a time that ends leaves
     out is not added. None fills all.
     """
-    begin = clock()
+    begin = time.monotonic()
     first = None if budget_s is None else (1 - SHARE) * budget_s
-    measured = run_tasks(tasks, bench, journal, budget_s=first, told=told, clock=clock)
+    measured = run_tasks(tasks, bench, journal, budget_s=first, told=told)
     found = middles(tasks, measured, tie_of(bench.site()))
     judge = Judge(journal.verdicts, journal.judged)
     added = []
     for number, one in enumerate(found):
-        task, started = one.task, clock()
+        task, started = one.task, time.monotonic()
         done = journal.measured.get(task.key)
         if done is None:
             share = None
@@ -77,10 +76,10 @@ def run_refined(
             done = tune_point(
                 task, bench, judge, budget_s=share, hints=one.keys, page=one.page, few=True
             )
-            journal.finished(task.key, done, clock() - started)
+            journal.finished(task.key, done, time.monotonic() - started)
         added.append(task)
         measured[task.key] = done
-        left_s = None if budget_s is None else max(0.0, begin + budget_s - clock())
+        left_s = None if budget_s is None else max(0.0, begin + budget_s - time.monotonic())
         told(Step(len(tasks) + number + 1, len(tasks) + len(found), task, done, left_s))
     return (*tasks, *added), measured
 

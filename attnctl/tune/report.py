@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from attnctl.exits import Exit
-from attnctl.profile.document import Point, Profile, Shape, Timing
 from attnctl.profile.ranking import pick_of
+from attnctl.profile.values import Point, Profile, Shape, Timing
 from attnctl.tune.finals import Measured
 from attnctl.tune.settings import Knobs
 from attnctl.tune.tasks import Task

@@ -14,9 +14,10 @@ from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.machine import Gpu, Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.profile.document import Key, Profile, Versions, key_of, versions_of
+from attnctl.profile.document import key_of, versions_of
 from attnctl.profile.hashes import kernel_hashes
-from attnctl.profile.values import UNKNOWN
+from attnctl.profile.keys import UNKNOWN, Key, Versions
+from attnctl.profile.values import Profile
 from attnctl.registry import Registry
 from attnctl.tune.assemble import assemble
 from attnctl.tune.bench import WorkerBench
@@ -78,7 +79,7 @@ def tune(request: Request, watcher: Watcher, bench: Bench | None = None) -> Tune
     base = journal_base(request.output, request.environ)
     if bench is not None:
         return _tuned(request, watcher, bench, key, base)
-    with WorkerBench(_place(request), _jobs(request), request.timeout_s) as own:
+    with WorkerBench(place_of(request), jobs_of(request), request.timeout_s) as own:
         return _tuned(request, watcher, own, key, base)
 
 
@@ -191,15 +192,16 @@ def _gpu(request: Request) -> Gpu | None:
     return gpus[request.device] if gpus and 0 <= request.device < len(gpus) else None
 
 
-def _place(request: Request) -> str:
+def place_of(request: Request) -> str:
+    """The device that its children compute on, as torch names it."""
     platform = request.machine.platform
     if platform == "cpu":
         return "cpu"
     return f"{'xpu' if platform == 'xpu' else 'cuda'}:{request.device}"
 
 
-def _jobs(request: Request) -> int:
-    """One on a processor, which the timed kernels need whole."""
+def jobs_of(request: Request) -> int:
+    """How many children compile: one on a processor, which the timed kernels need whole."""
     if request.jobs is not None:
         return max(1, request.jobs)
     if request.machine.platform == "cpu":

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from attnctl.documents.files import MissingFileError, reason, write_whole
 from attnctl.exits import InputError
 from attnctl.profile.canonical import encode
-from attnctl.profile.document import Key, Profile, Versions, read_to_add
+from attnctl.profile.document import read_to_add
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.locking import locked
 from attnctl.profile.match import same_key
 from attnctl.profile.merge import check_mergeable, merge
 from attnctl.profile.store import file_name, folder, save
+from attnctl.profile.values import Profile
 
 
 def store(path: str | None, new: Profile, environ: Mapping[str, str]) -> str:

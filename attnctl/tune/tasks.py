@@ -11,7 +11,8 @@ from attnctl.exits import AttnctlError, Exit, InputError
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.profile.document import Shape, shape_of
+from attnctl.profile.document import shape_of
+from attnctl.profile.values import Shape
 from attnctl.registry import Registry, is_made_of
 from attnctl.requirements.packages import lack_of_torch
 from attnctl.select import select, subject_of

@@ -1,7 +1,7 @@
 """The child of a tune: builds batches, judges and times candidates. It alone imports torch.
 
-Reads one request a line (attnctl.tune.exchange), writes one or more answers a line. The answers go
-to a private copy of file descriptor 1, so that a kernel that prints cannot garble them.
+Reads one request a line (attnctl.tune.bench_lines), writes one or more answers, a line each. They
+go to a private copy of file descriptor 1, so that a kernel that prints cannot garble them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from threading import Thread
 from typing import IO
 
 import msgspec
 
-from attnctl.smoke.worker import _end_with
-from attnctl.tune import exchange
+from attnctl.processes.lifetime import end_with_parent
+from attnctl.tune import bench_lines
 from attnctl.tune.exchange import Site, Verdict
 from attnctl.tune.settings import Limits, Setting, Work, settings_of
 
@@ -25,7 +24,7 @@ def main(arguments: list[str]) -> int:
     (device,) = arguments
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with_parent()
     if device == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton
     server: Server | None = None
@@ -33,17 +32,17 @@ def main(arguments: list[str]) -> int:
         try:
             if server is None:
                 server = Server("cpu" if device == "interpret" else device, _sayer(answers))
-            server.serve(msgspec.json.decode(line, type=exchange.Ask))
+            server.serve(msgspec.json.decode(line, type=bench_lines.Ask))
         except Exception as error:  # one request's error is that request's answer
             if server is not None:
                 server.forget()
             words = " ".join(str(error).split())
-            _sayer(answers)(exchange.Failed(f"{type(error).__name__}: {words}"))
+            _sayer(answers)(bench_lines.Failed(f"{type(error).__name__}: {words}"))
     return 0
 
 
-def _sayer(answers: IO[bytes]) -> Callable[[exchange.Answer], None]:
-    def say(answer: exchange.Answer) -> None:
+def _sayer(answers: IO[bytes]) -> Callable[[bench_lines.Answer], None]:
+    def say(answer: bench_lines.Answer) -> None:
         answers.write(msgspec.json.encode(answer) + b"\n")
 
     return say
@@ -52,7 +51,7 @@ def _sayer(answers: IO[bytes]) -> Callable[[exchange.Answer], None]:
 class Server:
     """Serves requests on one device."""
 
-    def __init__(self, device: str, say: Callable[[exchange.Answer], None]) -> None:
+    def __init__(self, device: str, say: Callable[[bench_lines.Answer], None]) -> None:
         import torch
 
         from attnctl.tune.measure.judging import Judging
@@ -74,14 +73,14 @@ class Server:
             self._site = site_of(self.device)
         return self._site
 
-    def serve(self, ask: exchange.Ask) -> None:
-        if isinstance(ask, exchange.AskSite):
-            self.say(exchange.Here(self.site()))
-        elif isinstance(ask, exchange.AskSettings):
-            self.say(exchange.Found(self._settings(ask.work, ask.backend)))
-        elif isinstance(ask, exchange.AskCheck):
+    def serve(self, ask: bench_lines.Ask) -> None:
+        if isinstance(ask, bench_lines.AskSite):
+            self.say(bench_lines.Here(self.site()))
+        elif isinstance(ask, bench_lines.AskSettings):
+            self.say(bench_lines.Found(self._settings(ask.work, ask.backend)))
+        elif isinstance(ask, bench_lines.AskCheck):
             verdict = self._judging.verdict(ask.work, ask.candidate)
-            self.say(exchange.Judged(ask.candidate.key, verdict))
+            self.say(bench_lines.Judged(ask.candidate.key, verdict))
         else:
             self._time(ask)
 
@@ -100,17 +99,17 @@ class Server:
         )
         return settings_of(open_backend(backend), work, limits)
 
-    def _time(self, ask: exchange.AskTime) -> None:
+    def _time(self, ask: bench_lines.AskTime) -> None:
         if self.turns.begin(ask.work):
             self._judging.forget()
         faults: dict[str, Verdict] = {}
         for candidate in ask.candidates:
-            self.say(exchange.At(candidate.key))
+            self.say(bench_lines.At(candidate.key))
             verdict = self.turns.prepared(candidate)
             if verdict.fault is not None:
                 faults[candidate.key] = verdict
         # no word while it samples: a parent that reads would share the processor
-        self.say(exchange.At(""))
+        self.say(bench_lines.At(""))
         live = [one.key for one in ask.candidates if one.key not in faults]
         found = self.turns.times(live, ask.rounds)
         self.say(msgspec.structs.replace(found, faults={**faults, **found.faults}))

@@ -45,12 +45,17 @@ def warm(
     count = min(jobs or _children(machine), len(wanted.jobs))
     made = _Shared(wanted.jobs, told)
     threads = [
-        threading.Thread(target=_work_off, args=(made, begin, timeout_s)) for _ in range(count)
+        threading.Thread(target=_work_off, args=(made, begin, timeout_s), daemon=True)
+        for _ in range(count)
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        made.stop()  # what ends in a thread's hands is then not followed by another
+        raise
     gpus = machine.gpus
     return WarmReport(
         profile=path,
@@ -75,6 +80,10 @@ class _Shared:
     def next(self) -> tuple[int, Job] | None:
         with self._lock:
             return self._left.popleft() if self._left else None
+
+    def stop(self) -> None:
+        with self._lock:
+            self._left.clear()
 
     def ended(self, place: int, job: Job, made: Made) -> None:
         warmed = Warmed(shape=str(job.shape), backend=job.backend, setting=job.setting, made=made)

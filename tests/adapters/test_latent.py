@@ -16,6 +16,7 @@ from attnctl.exits import AbsentError, InputError
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 from tests.adapters import latent_fakes as fakes
+from tests.adapters import latent_flash_fakes as flash_fakes
 from tests.adapters.fakes import loader
 from tests.adapters.trying import libraries, wrong_batches
 
@@ -36,7 +37,7 @@ wrong = partial(wrong_batches, "mla", BATCHES)
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])
 def test_flashmla_decodes_every_token_as_a_sequence(package: str) -> None:
     """From either package; several tokens see no more than what came before them."""
-    module = fakes.flashmla(package)
+    module = flash_fakes.flashmla(package)
     name = "flash_mla" if package == "flash-mla" else VENDORED
     runtime = FlashMla(libraries({name: module}))
     assert wrong(runtime) == {}
@@ -46,14 +47,14 @@ def test_flashmla_decodes_every_token_as_a_sequence(package: str) -> None:
 
 def test_flashmla_cuts_pages_of_128_in_two() -> None:
     """Its kernel has pages of 64: the cache is seen as twice as many, the block table too."""
-    module = fakes.flashmla()
+    module = flash_fakes.flashmla()
     assert wrong(FlashMla(libraries({VENDORED: module})), "several", "prefill", page=128) == {}
     assert module.calls == ["dense"] * 2
 
 
 def test_flashmla_takes_fp8_caches_by_vllms_extension() -> None:
     """FP8 queries too: the budget is theirs, and kv_scale is not lost."""
-    runtime = FlashMla(libraries({FP8: fakes.flashmla_fp8()}))
+    runtime = FlashMla(libraries({FP8: flash_fakes.flashmla_fp8()}))
     assert wrong(runtime, kv_cache_dtype="fp8_e4m3") == {}
     query, cache = torch.zeros(1, 1, 576), torch.zeros(1, 64, 576).to(torch.float8_e4m3fn)
     assert runtime.query_dtype(query, cache) is torch.float8_e4m3fn
@@ -62,7 +63,7 @@ def test_flashmla_takes_fp8_caches_by_vllms_extension() -> None:
 def test_flashmla_keeps_one_schedule_for_the_layers_of_a_batch() -> None:
     """The second layer runs on the first one's; another batch gets its own."""
     made: list[Any] = []
-    module = fakes.flashmla()
+    module = flash_fakes.flashmla()
     schedule = module.get_mla_metadata
     module.get_mla_metadata = lambda: made.append(schedule()) or made[-1]
     runtime = FlashMla(libraries({VENDORED: module}))
@@ -91,8 +92,8 @@ def batch(runtime: Any, *lengths: int) -> Metadata:
 @pytest.mark.parametrize(
     "modules",
     [
-        {"flash_attn_interface": fakes.own_flash3()},
-        {"vllm__vllm_flash_attn": fakes.vllm_flash3()},
+        {"flash_attn_interface": flash_fakes.own_flash3()},
+        {"vllm__vllm_flash_attn": flash_fakes.vllm_flash3()},
     ],
 )
 def test_flash_attention_3_takes_the_latent_part_as_a_second_query(modules: Any) -> None:
@@ -107,7 +108,7 @@ def test_flash_attention_3_takes_the_latent_part_as_a_second_query(modules: Any)
 
 def test_intels_function_takes_the_row_as_the_key() -> None:
     """One token of a sequence at a time; more of them go to the bundled kernels."""
-    modules = {"vllm_xpu_kernels__flash_attn_interface": fakes.xpu_flash()}
+    modules = {"vllm_xpu_kernels__flash_attn_interface": flash_fakes.xpu_flash()}
     alone = FlashAttnMla(loader(**modules), lambda tensor: "xpu")
     assert wrong(alone, "decode", "empty", "padded") == {}
     assert wrong(FlashAttnMla(libraries(), lambda tensor: "xpu"), "several", "prefill") == {}
@@ -153,8 +154,8 @@ def test_the_released_aiter_decodes_without_a_log_sum_exp(heads: int) -> None:
 
 
 LIBRARIES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "FLASHMLA": (FlashMla, {VENDORED: fakes.flashmla()}),
-    "FLASH_ATTN_MLA": (FlashAttnMla, {"flash_attn_interface": fakes.own_flash3()}),
+    "FLASHMLA": (FlashMla, {VENDORED: flash_fakes.flashmla()}),
+    "FLASH_ATTN_MLA": (FlashAttnMla, {"flash_attn_interface": flash_fakes.own_flash3()}),
     "FLASHINFER_MLA": (FlashInferMla, {"flashinfer__mla": fakes.flashinfer()}),
     "ROCM_AITER_MLA": (AiterMla, {"aiter__mla": fakes.aiter("aiter")}),
 }
@@ -215,7 +216,9 @@ def test_rocm_decodes_without_aiter_on_the_bundled_kernels() -> None:
 @pytest.mark.parametrize("make", [FlashMla, AiterMla])
 def test_pages_that_lie_apart_are_refused_where_rows_must_not(make: Any) -> None:
     """Nothing is copied behind the caller's back."""
-    runtime = make(libraries({VENDORED: fakes.flashmla(), "aiter__mla": fakes.aiter("aiter")}))
+    runtime = make(
+        libraries({VENDORED: flash_fakes.flashmla(), "aiter__mla": fakes.aiter("aiter")})
+    )
     cache = torch.ones(2, 2, 128, 576).bfloat16()[:, 0]
     query, params = torch.ones(2, 3, 576).bfloat16(), Latent(scale=0.1, kv_lora_rank=512)
     with pytest.raises(InputError, match="one stride apart"):

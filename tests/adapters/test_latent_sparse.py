@@ -17,6 +17,7 @@ from attnctl.kernels.row_lists import packed_first, picked_lists
 from attnctl.ops.mla import Latent
 from attnctl.runtime import open_backend
 from tests.adapters import latent_fakes as fakes
+from tests.adapters import latent_flash_fakes as flash_fakes
 from tests.adapters.trying import libraries, wrong_batches
 
 VENDORED = "vllm__third_party__flashmla__flash_mla_interface"
@@ -39,7 +40,7 @@ wrong = partial(wrong_batches, "mla_sparse", BATCHES)
 @pytest.mark.parametrize("package", ["flash-mla", "vllm"])
 def test_flashmla_reads_plain_caches_and_packed_rows(package: str) -> None:
     """By two kernels, lists filled up with -1 and heads with zeros; rows of 512 too."""
-    module = fakes.flashmla(package)
+    module = flash_fakes.flashmla(package)
     name = "flash_mla" if package == "flash-mla" else VENDORED
     runtime = FlashMlaSparse(libraries({name: module}))
     assert wrong(runtime) == {}
@@ -78,7 +79,7 @@ def test_aiter_decodes_the_named_rows(package: str, called: int) -> None:
 
 def test_intels_kernel_reads_plain_caches() -> None:
     """Rows of 512 + 64 and of 512."""
-    module = fakes.xpu_sparse()
+    module = flash_fakes.xpu_sparse()
     runtime = XpuMlaSparse(libraries({"vllm_xpu_kernels__flash_mla_interface": module}))
     assert wrong(runtime) == {}
     assert wrong(runtime, "holes", rope=0) == {}
@@ -86,12 +87,12 @@ def test_intels_kernel_reads_plain_caches() -> None:
 
 
 LIBRARIES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "FLASHMLA_SPARSE": (FlashMlaSparse, {VENDORED: fakes.flashmla()}),
+    "FLASHMLA_SPARSE": (FlashMlaSparse, {VENDORED: flash_fakes.flashmla()}),
     "FLASHINFER_MLA_SPARSE": (FlashInferMlaSparse, {"flashinfer__mla": fakes.flashinfer()}),
     "ROCM_AITER_MLA_SPARSE": (AiterMlaSparse, {"aiter__mla": fakes.aiter("aiter")}),
     "XPU_MLA_SPARSE": (
         XpuMlaSparse,
-        {"vllm_xpu_kernels__flash_mla_interface": fakes.xpu_sparse()},
+        {"vllm_xpu_kernels__flash_mla_interface": flash_fakes.xpu_sparse()},
     ),
 }
 

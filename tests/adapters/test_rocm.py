@@ -12,12 +12,12 @@ from attnctl.backends.rocm_attn.kernel import RocmAttention
 from attnctl.exits import InputError
 from attnctl.ops.paged_cases import case
 from attnctl.ops.paged_trial import try_case
-from tests.adapters import fakes
+from tests.adapters import fakes, rocm_fakes
 from tests.adapters.trying import faults
 
-VLLM = {"vllm__v1__attention__ops__prefix_prefill": fakes.vllm_rocm()}
-AITER = {"aiter": fakes.aiter()}
-UNIFIED = {"aiter__ops__triton__unified_attention": fakes.aiter_unified()}
+VLLM = {"vllm__v1__attention__ops__prefix_prefill": rocm_fakes.vllm_rocm()}
+AITER = {"aiter": rocm_fakes.aiter()}
+UNIFIED = {"aiter__ops__triton__unified_attention": rocm_fakes.aiter_unified()}
 
 
 def test_rocm_attn_reads_the_packed_cache_through_strides() -> None:

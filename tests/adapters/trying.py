@@ -9,8 +9,8 @@ from attnctl.ops import catalog
 from attnctl.ops.paged_cases import PHASES, case
 from attnctl.ops.paged_trial import try_case
 from attnctl.runtime import PagedRuntime
-from tests.adapters import latent_fakes as fakes
 from tests.adapters.fakes import loader
+from tests.adapters.latent_specified import BUNDLED
 
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -55,7 +55,7 @@ def wrong_batches(
 
 def libraries(*modules: dict[str, Any]) -> Any:
     """import_module where these are installed, the bundled kernels among them."""
-    merged: dict[str, Any] = dict(fakes.BUNDLED)
+    merged: dict[str, Any] = dict(BUNDLED)
     for one in modules:
         merged |= one
     return loader(**merged)

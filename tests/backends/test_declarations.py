@@ -16,7 +16,8 @@ from attnctl.layer import FEATURES, OPS, Layer, Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.registry import Backend, load
 from attnctl.requirements.rule import Subject
-from attnctl.select import block_of, subject_of
+from attnctl.select import subject_of
+from attnctl.selection.picking import block_of
 from tests import machine_factory as box
 from tests.layer_factory import BY_OP, decide, eligible, group, latent
 

@@ -11,9 +11,7 @@ import pytest
 from attnctl.machines import load
 from tests.commands.running import LLAMA, ROOT, run
 
-ON = ("--model", LLAMA, "--machine", "h200")
 PROBE = ("probe", "--machine", "h200")
-SMOKE = ("smoke", "--backend", "CPU_ATTN")
 
 
 @pytest.mark.parametrize("form", ["--json", ""])

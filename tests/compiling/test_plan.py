@@ -9,7 +9,6 @@ from attnctl.compiling.declared import compiled_backends, declared, spills_bytes
 from attnctl.compiling.plan import plan_for
 from attnctl.compiling.targets import NINE, archs, read_targets
 from attnctl.exits import InputError
-from attnctl.findings import Finding
 from attnctl.registry import load
 
 REGISTRY = load()
@@ -55,10 +54,6 @@ UNSUPPORTED = {
         )
     ),
 }
-
-
-def said(reason: Finding) -> str:
-    return f"{reason.code}: wants {reason.wanted}, found {reason.found}"
 
 
 def test_the_pairs_that_are_unsupported_are_these() -> None:

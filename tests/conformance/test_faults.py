@@ -69,7 +69,7 @@ def test_each_faulty_kernel_fails_its_cases(name: str, case: str, says: str) -> 
     """With the case, what is wrong, and the command that repeats it."""
     asked = Asked(backend=backend(name), cases=(case,), timeout_s=2.0 if name == "HANGS" else 60.0)
     with pytest.raises(AssertionError) as failure:
-        check_cases(asked, load())
+        check_cases(asked)
     text = str(failure.value)
     assert text.startswith(f"{name}: 1 of 1 cases failed on cpu\n")
     assert says in text
@@ -78,14 +78,14 @@ def test_each_faulty_kernel_fails_its_cases(name: str, case: str, says: str) -> 
 
 def test_noise_on_standard_output_harms_nothing() -> None:
     """The answers go another way."""
-    check_cases(Asked(backend=backend("PRINTS"), cases=(PLAIN,)), load())
+    check_cases(Asked(backend=backend("PRINTS"), cases=(PLAIN,)))
 
 
 def test_the_specification_passes_every_check() -> None:
     """Nothing but a fault is found at fault."""
     one = backend("SOUND")
     registry = load()
-    check_cases(Asked(backend=one, cases=(PLAIN, WINDOW, PADDED)), registry)
+    check_cases(Asked(backend=one, cases=(PLAIN, WINDOW, PADDED)))
     for check in (check_fields, check_runtime, check_block_sizes):
         check(one, registry)
     check_names(one)
@@ -99,13 +99,13 @@ def test_the_specification_passes_every_check() -> None:
 
 def test_results_that_differ_between_two_runs_pass_where_that_is_declared() -> None:
     """DETERMINISTIC = False in the author's module."""
-    check_cases(Asked(backend=backend("UNSTEADY"), cases=(PLAIN,), deterministic=False), load())
+    check_cases(Asked(backend=backend("UNSTEADY"), cases=(PLAIN,), deterministic=False))
 
 
 def test_a_suite_in_which_nothing_ran_is_red() -> None:
     """The reasons say why."""
     with pytest.raises(AssertionError, match=r"none of 1 cases runs on this machine: .* wanted"):
-        check_cases(Asked(backend=backend("SOUND"), cases=("paged(kv_cache_dtype=fp8)",)), load())
+        check_cases(Asked(backend=backend("SOUND"), cases=("paged(kv_cache_dtype=fp8)",)))
 
 
 def _rule(answer: Any) -> Rule:

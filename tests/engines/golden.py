@@ -17,6 +17,7 @@ from attnctl.layer import Options
 from attnctl.machine import Machine, Package
 from attnctl.model.spec import LayerGroup, ModelSpec
 from tests.engines.shapes import MODELS
+from tests.golden.agreeing import grouped
 
 GOLDEN = Path(__file__).with_name("vllm_0_33.golden.txt")
 
@@ -40,16 +41,10 @@ def _lines(model: ModelSpec, boxes: list[Machine]) -> Iterator[str]:
     for group in model.groups:
         if not group.is_ssm:
             yield f"  {group.kind}, head size {group.head_size}"
-            yield from _grouped({box.name: _answer(box, group, model) for box in boxes})
+            yield from grouped({box.name: _answer(box, group, model) for box in boxes})
     if any(group.is_ssm for group in model.groups):
         yield "  block size beside states"
-        yield from _grouped({box.name: _sizes(box, model) for box in boxes})
-
-
-def _grouped(answers: dict[str, str]) -> Iterator[str]:
-    for answer in dict.fromkeys(answers.values()):
-        agreeing = " ".join(name for name, other in answers.items() if other == answer)
-        yield f"    {answer}: {agreeing}"
+        yield from grouped({box.name: _sizes(box, model) for box in boxes})
 
 
 def _answer(box: Machine, group: LayerGroup, model: ModelSpec) -> str:

@@ -8,6 +8,14 @@ import msgspec
 
 from attnctl.model.spec import Indexer, LayerGroup, Mla, ModelSpec
 
+R1 = {
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "kv_lora_rank": 512,
+}
+"""DeepSeek-R1's widths, by the names of its config.json."""
+
 
 def attention(heads: int, kv_heads: int, size: int, kind: str = "full", **more: Any) -> LayerGroup:
     return msgspec.convert(

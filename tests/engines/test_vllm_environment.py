@@ -11,7 +11,7 @@ from attnctl.exits import InputError
 from attnctl.layer import Options
 from attnctl.machine import Machine
 from attnctl.model.spec import LayerGroup, ModelSpec
-from tests.engines.test_vllm_explain import FULL, GDN, HYBRID, SPARSE, amd, intel, nvidia
+from tests.engines.invented import FULL, GDN, HYBRID, SPARSE, amd, intel, nvidia
 
 DENSE = msgspec.structs.replace(SPARSE, kind="mla", indexer=None)
 AITER = {"VLLM_ROCM_USE_AITER": "1"}

@@ -11,58 +11,9 @@ from attnctl.engines import vllm
 from attnctl.exits import InputError
 from attnctl.findings import Verdict
 from attnctl.layer import Options
-from attnctl.machine import Cpu, Gpu, Machine, Package, Vendor
-from attnctl.model.spec import Indexer, LayerGroup, ModelSpec, State
-from tests.layer_factory import LATENT
-
-X86 = Cpu(arch="x86_64", isa=("avx2",))
-FULL = LayerGroup(kind="full", layers=(3, 7), head_size=256, num_heads=16, num_kv_heads=2)
-GDN = LayerGroup(
-    kind="gdn",
-    layers=(0, 1, 2),
-    state=State(
-        type="gdn", num_k_heads=16, num_v_heads=32, head_k_dim=128, head_v_dim=128, conv_kernel=4
-    ),
-)
-SPARSE = LayerGroup(
-    kind="mla_sparse",
-    layers=(0,),
-    head_size=576,
-    head_size_v=512,
-    num_heads=128,
-    num_kv_heads=1,
-    mla=LATENT,
-    indexer=Indexer(heads=64, head_dim=128, topk=2048),
-)
-DIFFKV = LayerGroup(
-    kind="full", layers=(0,), head_size=192, head_size_v=128, num_heads=64, num_kv_heads=4
-)
-HYBRID = ModelSpec(model_type="invented", groups=(GDN, FULL), dtype="bfloat16")
-
-
-def packages(*names: str, **versions: str) -> dict[str, Package]:
-    known = dict.fromkeys(("vllm", *names)) | versions
-    return {n: Package(status="ok", source="test", version=v) for n, v in known.items()}
-
-
-def nvidia(capability: tuple[int, int], *names: str, **versions: str) -> Machine:
-    gpu = Gpu(index=0, arch=f"sm_{capability[0]}{capability[1]}", capability=capability)
-    vendor = Vendor(status="ok", gpus=(gpu,))
-    return Machine(name="box", nvidia=vendor, cpu=X86, packages=packages(*names, **versions))
-
-
-def amd(arch: str, *names: str, **versions: str) -> Machine:
-    vendor = Vendor(status="ok", gpus=(Gpu(index=0, arch=arch),))
-    return Machine(name="box", amd=vendor, cpu=X86, packages=packages(*names, **versions))
-
-
-def intel() -> Machine:
-    vendor = Vendor(status="ok", gpus=(Gpu(index=0, arch="xe2-hpg"),))
-    return Machine(name="box", intel=vendor, cpu=X86, packages=packages())
-
-
-def processor(*isa: str, arch: str = "x86_64") -> Machine:
-    return Machine(name="box", cpu=Cpu(arch=arch, isa=isa), packages=packages())
+from attnctl.machine import Gpu, Machine, Vendor
+from attnctl.model.spec import LayerGroup, ModelSpec
+from tests.engines.invented import DIFFKV, FULL, GDN, SPARSE, X86, amd, intel, nvidia, processor
 
 
 def explain(machine: Machine, group: LayerGroup, **options: Any) -> vllm.EngineDecision:
@@ -264,37 +215,6 @@ def test_a_gpu_without_a_capability_is_refused_in_one_sentence() -> None:
     machine = Machine(name="box", nvidia=Vendor(status="ok", gpus=(gpu,)), cpu=X86)
     with pytest.raises(InputError, match="box: Invented has no compute capability"):
         explain(machine, FULL)
-
-
-def test_a_hybrid_s_plan_is_vllm_s() -> None:
-    """Qwen3-Next's shape on an A100, on Blackwell and on XPU."""
-    plan = vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options())
-    assert (plan.block_size, plan.state_bytes) == (544, 1_097_728)
-    assert plan.mamba_page_size_padded == plan.page_bytes == 1_114_112
-    assert (plan.attention, plan.states) == (("FLASH_ATTN",), ("GDN_ATTN",))
-    assert [tensor.shape for tensor in plan.tensors] == [(3, 8192), (32, 128, 128)]
-    assert vllm.hybrid_plan(nvidia((10, 0)), HYBRID, Options()).block_size == 640
-    assert vllm.hybrid_plan(intel(), HYBRID, Options()).block_size == 576
-    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(tp=2)).block_size == 544
-    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(block_size=64)).block_size == 576
-    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(), num_spec=3).block_size == 560
-
-
-def test_a_plan_without_states_keeps_the_preferred_block() -> None:
-    """Attention alone: nothing grows, nothing is padded; states alone have no block."""
-    plain = ModelSpec(model_type="invented", groups=(FULL,), dtype="bfloat16")
-    plan = vllm.hybrid_plan(amd("gfx942"), plain, Options())
-    assert (plan.block_size, plan.state_bytes, plan.mamba_page_size_padded) == (16, 0, None)
-    states = ModelSpec(model_type="invented", groups=(GDN,), dtype="bfloat16")
-    plan = vllm.hybrid_plan(nvidia((9, 0)), states, Options())
-    assert (plan.block_size, plan.error) == (None, None)
-
-
-def test_a_plan_fails_where_a_group_gets_no_backend() -> None:
-    """The error of the group is the error of the plan."""
-    found = vllm.hybrid_plan(processor("avx2"), HYBRID, Options(kv_cache_dtype="nvfp4"))
-    assert found.block_size is None
-    assert "CPU_ATTN takes an unquantised cache" in str(found.error)
 
 
 def test_a_decision_goes_to_json_and_back() -> None:

@@ -12,7 +12,7 @@ from attnctl.findings import Finding
 from attnctl.layer import Options
 from attnctl.machine import Machine, Package
 from attnctl.model.spec import LayerGroup, ModelSpec
-from tests.engines.test_vllm_explain import FULL, SPARSE, amd, intel, nvidia, processor
+from tests.engines.invented import FULL, SPARSE, amd, intel, nvidia, processor
 
 SINKS = msgspec.structs.replace(FULL, head_size=64, sinks=True)
 DENSE = msgspec.structs.replace(SPARSE, kind="mla", indexer=None)

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from attnctl.engines import vllm
+from attnctl.layer import Options
+from attnctl.model.spec import ModelSpec
+from tests.engines.invented import FULL, GDN, HYBRID, amd, intel, nvidia, processor
 
 ATTN = {"num_heads": 16, "num_kv_heads": 2, "head_size": 256, "backends": ["TRITON_ATTN"]}
-GDN = {"kind": "gdn", "k_heads": 16, "v_heads": 32, "k_dim": 128, "v_dim": 128, "conv": 4}
+DELTA = {"kind": "gdn", "k_heads": 16, "v_heads": 32, "k_dim": 128, "v_dim": 128, "conv": 4}
 A100 = {"platform": "cuda", "arch": "8.0", "profile": "full"}
 
 
 def sizes(**case: Any) -> dict[str, Any]:
-    return vllm.hybrid_blocks({**A100, "attn": ATTN, "state": GDN, **case})
+    return vllm.hybrid_blocks({**A100, "attn": ATTN, "state": DELTA, **case})
 
 
 def test_qwen3_next_gets_544_on_an_a100() -> None:
@@ -68,3 +71,34 @@ def test_a_kernel_of_fixed_pages_cannot_serve_a_hybrid() -> None:
 def test_heads_that_do_not_divide_are_vllm_s_assertion() -> None:
     """32 value heads on 3 ranks: vLLM asserts before it allocates."""
     assert sizes(tp=3)["error"] == "AssertionError"
+
+
+def test_a_hybrid_s_plan_is_vllm_s() -> None:
+    """Qwen3-Next's shape on an A100, on Blackwell and on XPU."""
+    plan = vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options())
+    assert (plan.block_size, plan.state_bytes) == (544, 1_097_728)
+    assert plan.mamba_page_size_padded == plan.page_bytes == 1_114_112
+    assert (plan.attention, plan.states) == (("FLASH_ATTN",), ("GDN_ATTN",))
+    assert [tensor.shape for tensor in plan.tensors] == [(3, 8192), (32, 128, 128)]
+    assert vllm.hybrid_plan(nvidia((10, 0)), HYBRID, Options()).block_size == 640
+    assert vllm.hybrid_plan(intel(), HYBRID, Options()).block_size == 576
+    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(tp=2)).block_size == 544
+    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(block_size=64)).block_size == 576
+    assert vllm.hybrid_plan(nvidia((8, 0)), HYBRID, Options(), num_spec=3).block_size == 560
+
+
+def test_a_plan_without_states_keeps_the_preferred_block() -> None:
+    """Attention alone: nothing grows, nothing is padded; states alone have no block."""
+    plain = ModelSpec(model_type="invented", groups=(FULL,), dtype="bfloat16")
+    plan = vllm.hybrid_plan(amd("gfx942"), plain, Options())
+    assert (plan.block_size, plan.state_bytes, plan.mamba_page_size_padded) == (16, 0, None)
+    states = ModelSpec(model_type="invented", groups=(GDN,), dtype="bfloat16")
+    plan = vllm.hybrid_plan(nvidia((9, 0)), states, Options())
+    assert (plan.block_size, plan.error) == (None, None)
+
+
+def test_a_plan_fails_where_a_group_gets_no_backend() -> None:
+    """The error of the group is the error of the plan."""
+    found = vllm.hybrid_plan(processor("avx2"), HYBRID, Options(kv_cache_dtype="nvfp4"))
+    assert found.block_size is None
+    assert "CPU_ATTN takes an unquantised cache" in str(found.error)

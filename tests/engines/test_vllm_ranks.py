@@ -13,7 +13,7 @@ from attnctl.machine import Gpu, Machine, Vendor
 from attnctl.model.spec import LayerGroup, ModelSpec, State
 from attnctl.registry import Registry
 from attnctl.select import select_model
-from tests.engines.test_vllm_explain import FULL, GDN, HYBRID, SPARSE, X86, nvidia
+from tests.engines.invented import FULL, GDN, HYBRID, SPARSE, X86, nvidia
 
 EIGHT = msgspec.structs.replace(FULL, num_heads=32, num_kv_heads=8, head_size=128)
 LINEAR = LayerGroup(kind="linear", layers=(0,), state=State(type="linear", num_heads=6, head_dim=8))

@@ -54,7 +54,10 @@ def test_every_listed_check_says_what_it_wants(table: vllm.Table) -> None:
     """A reason without a wanted value is what vLLM itself is blamed for."""
     layer = Layer(head_size=7, dtype="int8", kv_cache_dtype="odd", block_size=7, has_sink=True)
     facts = Facts(platform="cuda", arch="3.5", capability=(3, 5), have=frozenset({"fa2"}))
-    for findings in choose(table, facts, layer).rejected.values():
+    chosen = choose(table, facts, layer)
+    assert set(chosen.rejected) == set(chosen.priority)
+    for findings in chosen.rejected.values():
+        assert findings
         assert all(finding.wanted and finding.found for finding in findings)
 
 

@@ -7,12 +7,13 @@ import signal
 
 from attnctl.profile.canonical import encode
 from tests.faults.kinds import PROFILE
-from tests.faults.row import Place, Row, file, plugins, shell
+from tests.faults.row import Place, Row, environ, file, plugins, shell
 from tests.faults.signals import (
     beside_itself,
     both,
     has_a_point,
     has_child,
+    has_compiler,
     has_journal,
     has_worker,
     killed,
@@ -24,6 +25,8 @@ from tests.profile.here import profile_of_here
 
 HANGING = "paged(queries=4+1,contexts=20+33,window=7)"
 SMOKE = f"smoke --backend HANGS --case '{HANGING}'"
+BUILD = "smoke --backend CPU_ATTN --case 'paged()'"
+NO_CACHE = environ({"XDG_CACHE_HOME": "{here}/cache", "CC": "gcc"})
 SECOND = encode(profile(grid=GRID[5:7])).decode()
 PLAIN = "paged(queries=1+1,contexts=3+18)"
 TINY = json.dumps(
@@ -56,6 +59,33 @@ ENDINGS: tuple[Row, ...] = (
     Row("SIGTERM during smoke", SMOKE, "", 143, (plugins,), run=sent(signal.SIGTERM, has_worker)),
     Row("SIGHUP during smoke", SMOKE, "", 129, (plugins,), run=sent(signal.SIGHUP, has_worker)),
     Row("SIGKILL during smoke", SMOKE, "", 137, (plugins,), run=killed(has_worker)),
+    Row(
+        "SIGINT while smoke builds C++ kernels",
+        BUILD,
+        "",
+        130,
+        (NO_CACHE,),
+        ("cache/",),
+        sent(signal.SIGINT, has_compiler),
+    ),
+    Row(
+        "SIGKILL while smoke builds C++ kernels",
+        BUILD,
+        "",
+        137,
+        (NO_CACHE,),
+        ("cache/",),
+        killed(has_compiler),
+    ),
+    Row(
+        "SIGTERM while smoke compiles for a GPU",
+        "smoke --backend TRITON_ATTN --compile-for sm_90 --quick",
+        "",
+        143,
+        (NO_CACHE,),
+        ("cache/",),
+        sent(signal.SIGTERM, has_child),
+    ),
     Row(
         "a kernel that hangs",
         f"{SMOKE} --timeout 3",

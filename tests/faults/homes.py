@@ -13,6 +13,8 @@ TUNE = f"tune --model {MODEL} --backend CPU_ATTN"
 SAVE = "probe --machine h200 --save"
 NO_HOME = environ({"HOME": None, "XDG_DATA_HOME": None})
 UNSET = "no folder for profiles: neither XDG_DATA_HOME nor HOME is set; set one of them"
+GONE = (folder("gone"), shell("cd {here}/gone && rmdir {here}/gone;"))
+NO_FOLDER = "cannot be written: its folder does not exist"
 FROZEN = machine(frozen="{here}")
 READ_ONLY = "data/attnctl/profiles cannot be written: Read-only file system"
 # no file may grow: the disk is full at its first byte
@@ -57,7 +59,21 @@ HOMES: tuple[Row, ...] = (
         SELECT,
         PICKED,
         0,
-        (folder("gone"), shell("cd {here}/gone && rmdir {here}/gone;")),
+        GONE,
+    ),
+    Row(
+        "a working folder that is gone, to write what smoke finds",
+        "smoke --backend CPU_ATTN --case 'paged()' --junit x.xml",
+        f"x.xml {NO_FOLDER}",
+        given=GONE,
+    ),
+    Row("a working folder that is gone, to tune", f"{TUNE} -o x.json", NO_FOLDER, given=GONE),
+    Row("a working folder that is gone, to report", "report", NO_FOLDER, given=GONE),
+    Row(
+        "a working folder that is gone, to merge profiles",
+        "profile merge {here}/x.json {here}/x.json -o y.json",
+        "y.json cannot be written: its folder does not exist",
+        given=(KEPT, *GONE),
     ),
     full("to save a machine", f"{SAVE} {{here}}/x.json", f"x.json {TOO_LARGE}"),
     full("to record a tape", "probe --record {here}/x.json", f"x.json {TOO_LARGE}"),

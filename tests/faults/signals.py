@@ -14,6 +14,8 @@ from attnctl.profile.document import read_profile
 from tests.faults.row import Ended, Place
 
 WAIT_S = 120
+SOON_S = 15
+"""A compiler of C++ kernels that nobody ends takes longer."""
 
 
 def children(pid: int) -> list[psutil.Process]:
@@ -23,8 +25,8 @@ def children(pid: int) -> list[psutil.Process]:
         return []
 
 
-def until(happened: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT_S
+def until(happened: Callable[[], bool], what: str, limit_s: float = WAIT_S) -> None:
+    end = time.monotonic() + limit_s
     while not happened():
         assert time.monotonic() < end, f"{what} did not happen"
         time.sleep(0.02)
@@ -52,7 +54,7 @@ def sent(number: signal.Signals, ready: Callable[[Place, int], bool]) -> Callabl
         assert started or process.poll() is not None or ready is importing
         process.send_signal(number)
         ended = place.ended(process)
-        until(lambda: gone(started), "the end of its children")
+        until(lambda: gone(started), "the end of its children", SOON_S)
         return ended
 
     return run
@@ -65,6 +67,10 @@ def importing(place: Place, pid: int) -> bool:
 
 def has_worker(place: Place, pid: int) -> bool:
     return any("attnctl.smoke.worker" in process.cmdline() for process in children(pid))
+
+
+def has_compiler(place: Place, pid: int) -> bool:
+    return any(process.name().startswith("cc1") for process in children(pid))
 
 
 def has_child(place: Place, pid: int) -> bool:

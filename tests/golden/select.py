@@ -20,6 +20,7 @@ from attnctl.model.spec import LayerGroup
 from attnctl.registry import Registry, load
 from attnctl.select import select
 from attnctl.selection.memo import Memo
+from tests.golden.agreeing import grouped
 
 GOLDEN = Path(__file__).with_name("select.txt")
 MODELS = Path(__file__).parent.parent / "models"
@@ -41,7 +42,7 @@ def _lines(path: Path, boxes: list[Machine], registry: Registry, memo: Memo) -> 
     for group in spec.groups:
         yield f"  {_title(group)}"
         layer = layer_of(spec, group, Options())
-        yield from _grouped({box.name: _answer(layer, box, registry, memo) for box in boxes})
+        yield from grouped({box.name: _answer(layer, box, registry, memo) for box in boxes})
 
 
 def _title(group: LayerGroup) -> str:
@@ -75,12 +76,6 @@ def _earlier(decision: Decision) -> Iterator[Candidate]:
 
 def _codes(candidate: Candidate) -> str:
     return ", ".join(reason.code for reason in candidate.reasons)
-
-
-def _grouped(answers: dict[str, str]) -> Iterator[str]:
-    for answer in dict.fromkeys(answers.values()):
-        agreeing = " ".join(name for name, other in answers.items() if other == answer)
-        yield f"    {answer}: {agreeing}"
 
 
 if __name__ == "__main__":

@@ -72,8 +72,6 @@ class Program:
             "range": lambda *ends: map(Scalar, range(*ends)),
         }
 
-    # --- barriers and copies -------------------------------------------------------------------
-
     def init(self, barrier: Barrier, count: int) -> None:
         barrier[0].count = barrier[0].pending = count
 
@@ -136,8 +134,6 @@ class Program:
             thread.start()
         for thread in threads:
             thread.join()
-
-    # --- arithmetic ----------------------------------------------------------------------------
 
     def multiply(
         self, a: Any, b: Shared, acc: Any, use_acc: bool = True, is_async: bool = True

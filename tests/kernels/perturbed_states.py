@@ -95,6 +95,17 @@ def handed(runtime: Any, size: str) -> Call:
     return Call(arguments, run, exact)
 
 
+def repeated(runtime: Any, size: str) -> Call:
+    """A further layer of a batch of which another has been computed."""
+    call = handed(runtime, size)
+
+    def run(given: dict[str, Any]) -> Results:
+        runtime.forward(**_given(size), metadata=given["metadata"])
+        return call.run(given)
+
+    return call._replace(run=run)
+
+
 def _forward(runtime: Any, inputs: Any, state: Tensor, out: Tensor, metadata: Any) -> Results:
     return runtime.forward(inputs, state, metadata, out), state
 

@@ -85,6 +85,7 @@ _DEEP = torch.ones(1, 1, 1, 1)
 def _views(value: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "on meta", value.to("meta")
     yield "sparse", value.to_sparse()
+    yield "of no dimension", value.new_ones(())
     yield "one dimension more", value[None]
     yield "one dimension more behind", value[..., None]
     if value.dim():

@@ -47,7 +47,6 @@ NOTHING = frozenset({"None", "a word", "a list", "a number", "numpy's", "sparse"
 
 ADAPTERS = ("FLASH_ATTN", "FLASHINFER", "ROCM_AITER_FA", "ROCM_ATTN", "ROCM_AITER_UNIFIED_ATTN")
 
-BATCHED = [x for x in CALLS if x[1] not in (*WITHOUT_BATCH, paged_sizes)]
 STATES = [(size, form) for size in NAMES for form in ("c++", "torch")]
 
 
@@ -56,7 +55,9 @@ def _compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
-def faults(call: Call, only: str = "", kinds: frozenset[str] | None = None) -> list[str]:
+def faults(
+    call: Call, only: str | tuple[str, ...] = "", kinds: frozenset[str] | None = None
+) -> list[str]:
     """What is wrong with the answers to a call, its own first, then those with one change each.
 
     only: what a field begins with. kinds: names of changes, None for all.
@@ -104,6 +105,13 @@ def test_a_changed_batch_of_states_is_refused_or_right(
         warnings.simplefilter("ignore")
         call = perturbed_states.handed(runtime_of(size, form, tmp_path), size)
         assert not faults(call, "metadata")
+
+
+@pytest.mark.parametrize("size", NAMES)
+def test_a_changed_argument_of_a_further_layer_is_refused_or_right(size: str) -> None:
+    """The batch has been looked at then, and the call is short; what is refused is the same."""
+    call = perturbed_states.repeated(open_backend(NAMES[size]), size)
+    assert not faults(call, ("inputs", "state", "out"))
 
 
 def test_a_changed_batch_that_is_split_is_refused_or_right() -> None:

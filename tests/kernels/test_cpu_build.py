@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import os
 import subprocess
 import sys
@@ -25,7 +23,6 @@ from attnctl.kernels.cpu.build import (
     isa_flags,
 )
 from attnctl.kernels.cpu.build_compilers import compilers
-from attnctl.kernels.cpu.build_folders import cache_folder
 from attnctl.kernels.cpu.build_tiles import build_tiles
 from attnctl.ops.paged import Paged
 from attnctl.probe.host import HostError
@@ -42,26 +39,6 @@ class HostWithEnvironment:
 
     def ask(self, op: str, *args: Any) -> Any:
         return self._environ.get(args[0]) if op == "env" else self._real.ask(op, *args)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.cpp"
-    path.write_text('extern "C" int answer(void) { return 42; }\n')
-    return path
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Makes an executable shell script."""
-
-    def make(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-        return path
-
-    return make
 
 
 def test_a_second_build_is_found_in_the_cache(source: Path, tmp_path: Path) -> None:
@@ -149,23 +126,6 @@ def test_cc_comes_first_and_may_hold_arguments(
     first, second = script("mycc", ""), script("gcc", "")
     found = compilers({"CC": f"{first} -m64", "PATH": str(tmp_path)})
     assert found == [(str(first), "-m64"), (str(second),)]
-
-
-def test_a_home_that_cannot_be_written_leaves_the_temporary_folder(tmp_path: Path) -> None:
-    """Where .cache is a file, the build goes to a private folder under TMPDIR."""
-    (tmp_path / ".cache").write_text("")
-    found = cache_folder({"HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
-    assert found == tmp_path / f"attnctl-{os.geteuid()}"
-    assert found.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
-    """What is loaded as code does not come from a shared folder."""
-    shared = tmp_path / "attnctl"
-    shared.mkdir()
-    shared.chmod(0o777)
-    found = cache_folder({"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)})
-    assert found == tmp_path / f"attnctl-{os.geteuid()}"
 
 
 class HostWithoutPath(HostWithEnvironment):
@@ -257,81 +217,9 @@ def test_pages_that_are_no_multiple_of_32_are_refused() -> None:
     assert sorted(runtime.cache_stride_order()) == [0, 1, 2, 3]
 
 
-def elsewhere(source: Path, tmp_path: Path) -> tuple[bytes, Path, dict[str, str]]:
-    """A build, and where the same one is looked for in a cache that nothing was loaded from."""
-    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    first = Path(build(source, (), environ).path or "")
-    environ["XDG_CACHE_HOME"] = str(tmp_path / "other")
-    place = tmp_path / "other" / "attnctl" / first.name
-    place.parent.mkdir(mode=0o700, parents=True)
-    return first.read_bytes(), place, environ
-
-
-@pytest.mark.parametrize("left", [0, 100, -1], ids=["empty", "short", "a byte less"])
-def test_a_file_that_was_cut_short_is_built_anew(source: Path, tmp_path: Path, left: int) -> None:
-    """By a full disk or a lost one: what is left may end the process that maps it."""
-    text, place, environ = elsewhere(source, tmp_path)
-    place.write_bytes(text[:left])
-    again = build(source, (), environ)
-    assert (again.path, again.cached) == (str(place), False)
-    assert len(place.read_bytes()) == len(text)
-    assert ctypes.CDLL(str(place)).answer() == 42
-
-
-def test_a_whole_file_is_taken(source: Path, tmp_path: Path) -> None:
-    """The same bytes in another folder."""
-    text, place, environ = elsewhere(source, tmp_path)
-    place.write_bytes(text)
-    assert build(source, (), environ).cached is True
-
-
-def test_a_file_that_cannot_be_loaded_is_built_anew(source: Path, tmp_path: Path) -> None:
-    """Whole, with its hash behind it, and of no format that this system loads."""
-    _, place, environ = elsewhere(source, tmp_path)
-    text = b"of another machine"
-    place.write_bytes(text + hashlib.sha256(text).digest())
-    assert build(source, (), environ).cached is False
-    assert ctypes.CDLL(str(place)).answer() == 42
-
-
-def test_a_folder_that_is_full_leaves_the_next(
-    source: Path, tmp_path: Path, script: Callable[[str, str], Path]
-) -> None:
-    """A compiler that finds no room there is asked again in the temporary folder, alike."""
-    real = compilers({"PATH": PATH})[0][0]
-    full = script(
-        "full",
-        'case "$*" in *cache/attnctl/*) echo "as: fatal: No space left on device" >&2; exit 1;; '
-        f'esac\nPATH={PATH} exec {real} "$@"',
-    )
-    (tmp_path / "other").mkdir()
-    environ = {
-        "CC": str(full),
-        "PATH": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "TMPDIR": str(tmp_path / "other"),
-    }
-    made = build(source, ("-DX",), environ)
-    assert Path(made.path or "").parent == tmp_path / "other" / f"attnctl-{os.geteuid()}"
-    assert made.finding.found.endswith(", -DX -fopenmp")
-
-
 def test_a_compiler_whose_quotes_do_not_end_is_none(
     source: Path, tmp_path: Path, script: Callable[[str, str], Path]
 ) -> None:
     """CC='gcc "' is passed over, and the next compiler found."""
     second = script("gcc", "")
     assert compilers({"CC": 'gcc "', "PATH": str(tmp_path)}) == [(str(second),)]
-
-
-def test_a_relative_cache_is_ignored(tmp_path: Path) -> None:
-    """As the specification of XDG_CACHE_HOME says: it would follow the working directory."""
-    environ = {"XDG_CACHE_HOME": "here", "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    assert cache_folder(environ) == tmp_path / ".cache" / "attnctl"
-
-
-def test_a_home_shared_by_processors_has_a_build_for_each(source: Path, tmp_path: Path) -> None:
-    """What -mcpu=native means is another thing on each."""
-    environ = {"PATH": PATH, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    first, second = (build(source, (), environ, name).path for name in ("one", "another"))
-    assert first != second

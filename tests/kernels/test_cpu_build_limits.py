@@ -18,13 +18,6 @@ PATH = os.environ["PATH"]
 REAL = compilers({"PATH": PATH})[0][0]
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.cpp"
-    path.write_text('extern "C" int answer(void) { return 42; }\n')
-    return path
-
-
 class Script:
     """A compiler that is a shell script, and keeps what it was asked to compile."""
 

@@ -21,13 +21,6 @@ REAL = compilers({"PATH": PATH})[0][0]
 FULL = "echo 'as: fatal error: error writing to x.s: No space left on device' >&2; exit 1"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.cpp"
-    path.write_text('extern "C" int answer(void) { return 42; }\n')
-    return path
-
-
 class Compiler:
     """A shell script that keeps what it was asked to compile."""
 

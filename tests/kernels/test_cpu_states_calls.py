@@ -13,10 +13,11 @@ import torch
 from attnctl.exits import InputError
 from attnctl.findings import Verdict
 from attnctl.kernels.cpu.build import build
-from attnctl.kernels.cpu.state_call import SOURCE, NativeStates
+from attnctl.kernels.cpu.state_call import SOURCE, NativeStates, open_states
 from attnctl.kernels.state_runtime import StateAttention
 from attnctl.ops import state_cases
 from attnctl.ops.state_trial import try_case
+from attnctl.probe.realhost import RealHost
 from attnctl.runtime import open_backend
 from tests.kernels.cpu_states import WHOLE, compiled, make, native, run
 from tests.kernels.test_cpu_build import HostWithEnvironment
@@ -142,6 +143,25 @@ def test_a_shared_batch_follows_its_tensors() -> None:
     run(compiled, "gdn", inputs, pool, meta)
     assert torch.equal(pool[0], pool[1])
     assert pool.any()
+
+
+@pytest.mark.parametrize("op", WHOLE)
+def test_a_further_layer_of_a_batch_is_computed_alike(op: str) -> None:
+    """By the shorter way, which there is only for the batch seen last; with and without `out`."""
+    inputs, state = make(op, 5, 1)
+    meta, kernels = packed([3, 2], [[2], [0]], [False, False]), open_states(RealHost())[0]
+    assert kernels is not None
+    pools = [torch.zeros(3, *state) for _ in range(3)]
+    assert kernels.again(op, inputs, pools[0], meta, None) is None
+    assert not pools[0].any()
+    out = torch.zeros(inputs.v.shape if hasattr(inputs, "v") else inputs.x.shape)
+    assert kernels.forward(op, inputs, pools[0], meta, out)
+    for pool, given in zip(pools[1:], (None, torch.full_like(out, NAN)), strict=True):
+        found = kernels.again(op, inputs, pool, meta, given)
+        assert torch.equal(found, out)
+        assert torch.equal(pool, pools[0])
+    assert kernels.again(op, inputs, pools[1], msgspec.structs.replace(meta), out) is None
+    assert kernels.again(op, inputs, pools[1][:2], meta, out) is None
 
 
 def test_a_backend_without_a_compiler_says_so_once_and_computes(

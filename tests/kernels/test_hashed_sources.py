@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.profile.hashes import KernelHashes
-from attnctl.profile.values import DeviceKind
+from attnctl.profile.keys import DeviceKind
 from attnctl.registry import load
 from tests.commands.running import ROOT
 

@@ -60,8 +60,9 @@ def gpus_of(machine: Machine) -> tuple[Gpu, ...]:
 @pytest.mark.parametrize("name", CUDA + ROCM + XPU)
 def test_the_figures_of_a_gpu_agree_with_its_architecture(name):
     """Shared memory is the architecture's; counts, memory and bandwidth are known and plausible."""
-    machine = load(name)
-    for index, gpu in enumerate(gpus_of(machine)):
+    gpus = gpus_of(load(name))
+    assert gpus
+    for index, gpu in enumerate(gpus):
         assert gpu.index == index
         assert gpu.arch is not None
         assert gpu.shared_memory_bytes == SHARED_MEMORY_BYTES[gpu.arch]
@@ -89,7 +90,9 @@ def test_an_nvidia_architecture_is_its_compute_capability(name):
 @pytest.mark.parametrize("name", ROCM)
 def test_an_amd_wave_is_64_lanes_on_cdna_and_32_on_rdna(name):
     """gfx9 waves have 64 lanes, gfx10 and later 32; the arch has no feature suffix."""
-    for gpu in load(name).amd.gpus:
+    gpus = load(name).amd.gpus
+    assert gpus
+    for gpu in gpus:
         assert gpu.arch is not None
         assert gpu.warp_size == (64 if gpu.arch.startswith("gfx9") else 32)
         assert gpu.capability is None
@@ -101,7 +104,9 @@ def test_an_amd_wave_is_64_lanes_on_cdna_and_32_on_rdna(name):
 @pytest.mark.parametrize("name", XPU)
 def test_an_intel_gpu_counts_vector_engines_beside_xe_cores(name):
     """16 vector engines a core on Arc A, 8 on the others; the PCI vendor is Intel."""
-    for gpu in load(name).intel.gpus:
+    gpus = load(name).intel.gpus
+    assert gpus
+    for gpu in gpus:
         assert gpu.unit_count is not None
         assert gpu.eu_count == gpu.unit_count * (16 if gpu.arch == "xe-hpg" else 8)
         assert "xmx" in gpu.features

@@ -21,19 +21,20 @@ from attnctl.ops.indexer_trial import picks_fault
 from attnctl.ops.packed_rows import quantize_groups
 
 PARAMS = Indexing(topk=4, scale=0.25)
+HEADS, PAGE = 3, 4
 
 
-def one_sequence(length: int, queries: int, heads: int = 3, seed: int = 0, page: int = 4):
+def one_sequence(length: int, queries: int, seed: int = 0):
     """Query, weights, filled cache and lengths of one sequence in pages laid out in reverse."""
     generator = torch.Generator().manual_seed(seed)
-    query = torch.randn(queries, heads, 128, generator=generator)
-    weights = torch.randn(queries, heads, generator=generator)
+    query = torch.randn(queries, HEADS, 128, generator=generator)
+    weights = torch.randn(queries, HEADS, generator=generator)
     key = torch.randn(length, 128, generator=generator)
-    pages = -(-length // page)
+    pages = -(-length // PAGE)
     table = torch.arange(pages).flip(0)[None]
     position = torch.arange(length)
-    slots = table[0, position // page] * page + position % page
-    cache = torch.full(index_cache_shape(pages, page, 128), 255, dtype=torch.uint8)
+    slots = table[0, position // PAGE] * PAGE + position % PAGE
+    cache = torch.full(index_cache_shape(pages, PAGE, 128), 255, dtype=torch.uint8)
     write_index_keys(key, cache, slots, PARAMS)
     places = (table, torch.tensor([0, queries]), torch.tensor([length]))
     return query, weights, key, cache, places

@@ -19,10 +19,10 @@ from attnctl.ops.packed_rows import pack_rows, row_bytes, unpack_rows
 PARAMS = Latent(scale=0.2, kv_lora_rank=24)
 
 
-def rows_and_query(tokens: int = 3, pages: int = 5, seed: int = 0):
-    """A cache [pages, 4, 32] and a query [tokens, 2, 32], float64."""
-    generator = torch.Generator().manual_seed(seed)
-    cache = torch.randn(pages, 4, 32, generator=generator, dtype=torch.float64)
+def rows_and_query(tokens: int):
+    """A cache [5, 4, 32] and a query [tokens, 2, 32], float64."""
+    generator = torch.Generator().manual_seed(0)
+    cache = torch.randn(5, 4, 32, generator=generator, dtype=torch.float64)
     return cache, torch.randn(tokens, 2, 32, generator=generator, dtype=torch.float64)
 
 

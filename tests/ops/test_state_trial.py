@@ -161,7 +161,7 @@ def test_the_catalog_names_every_operation_with_cases() -> None:
         assert {k: str(v) for k, v in again.params.items()} == {
             k: str(v) for k, v in one.params.items()
         }
-    with pytest.raises(InputError, match="no such operation; there are paged, diffkv"):
+    with pytest.raises(InputError, match=r"no such operation\. There are paged, diffkv"):
         case_of("conv3d", {})
     with pytest.raises(InputError, match="no such parameter: haeds"):
         case_of("gdn", {"haeds": 3})

@@ -83,6 +83,18 @@ def test_mig_mode_without_an_instance_is_a_finding():
     assert not vendor.gpus[0].visible
 
 
+def test_a_gpu_for_one_process_at_a_time_is_a_finding():
+    """It can be used as before; NVML's mode 0 is the default, in which several may."""
+    vendor, _, findings = probed(
+        probe_nvidia, changed_gpu("h200", "ask_nvml", compute_mode={"value": 3})
+    )
+    assert list(findings) == ["nvidia.exclusive_process"]
+    assert "nvidia-smi -i 0 -c DEFAULT" in findings["nvidia.exclusive_process"].fix
+    assert vendor.gpus[0].visible
+    shared = changed_gpu("h200", "ask_nvml", compute_mode={"value": 0})
+    assert probed(probe_nvidia, shared)[2] == {}
+
+
 def test_gb10_has_the_memory_of_the_machine():
     """NVML refuses to count unified memory: total and available are those of /proc/meminfo."""
     vendor, facts, findings = probed(probe_nvidia, machine("gb10"))

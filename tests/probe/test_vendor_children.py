@@ -148,7 +148,7 @@ def test_nvml_is_asked_field_by_field(monkeypatch):
     assert (first.capability.value, first.cores.value) == ((9, 0), 16_896)
     assert (first.memory.value, first.bus_width_bits.value) == ((1000, 900), 6144)
     assert (first.memory_clock_mhz.value, first.nvlinks.value) == (3201, 4)
-    assert first.mig_mode.value == 1
+    assert (first.mig_mode.value, first.compute_mode.value) == (1, 3)
     (instance,) = first.mig
     assert (instance.uuid.value, instance.units.value) == ("MIG-c", 60)
     assert second.memory.error == "NVMLError_NotSupported: Not Supported"

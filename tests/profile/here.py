@@ -5,7 +5,8 @@ from __future__ import annotations
 from attnctl.probe import probe
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import key_of
-from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
+from attnctl.profile.keys import Versions
+from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 
 def profile_of_here() -> str:

@@ -12,7 +12,8 @@ import pytest
 from attnctl.documents.schema import json_schema
 from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.document import parse
-from attnctl.profile.values import Document, Entry, Point, Profile, Timing, Versions
+from attnctl.profile.keys import Versions
+from attnctl.profile.values import Document, Entry, Point, Profile, Timing
 from tests.profile.factory import profile
 
 MODELS = ("llama-3.1-8b", "gpt-oss-20b")

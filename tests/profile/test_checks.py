@@ -9,9 +9,10 @@ from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.checks import Check, check
 from attnctl.profile.diff import difference
 from attnctl.profile.document import parse, shape_of
+from attnctl.profile.keys import Key
 from attnctl.profile.layers import layer_of_shape
 from attnctl.profile.rederive import Verification, rederive
-from attnctl.profile.values import Key, Profile
+from attnctl.profile.values import Profile
 from attnctl.registry import load
 from attnctl.select import eligible_names, select
 from tests.commands.running import MODELS

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.profile.hashes import LENGTH, KernelHashes, kernel_hashes
-from attnctl.profile.values import DeviceKind
+from attnctl.profile.keys import DeviceKind
 from attnctl.registry import Backend, Registry, load
 from tests.commands.running import ROOT
 

@@ -9,8 +9,9 @@ import pytest
 
 import attnctl
 from attnctl.profile.document import key_of, shape_of
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.loading import timings_for
-from attnctl.profile.values import Entry, Key, Point, Profile, Timing, Versions
+from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.registry import load
 from tests.commands.running import LLAMA
 from tests.profile.factory import layers, machine, write

@@ -8,9 +8,10 @@ import pytest
 from attnctl.exits import InputError
 from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.document import parse
+from attnctl.profile.keys import Versions
 from attnctl.profile.merge import merge, without
 from attnctl.profile.ranking import block_asked
-from attnctl.profile.values import Point, Profile, Timing, Versions
+from attnctl.profile.values import Point, Profile, Timing
 from tests.profile.factory import GRID, profile
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attnctl.profile.keys import Key
 from attnctl.profile.pick import FAR, NOT_TIMED, Picker, pick
-from attnctl.profile.values import Entry, Key, Point, Profile, Shape, Timing
+from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 
 SHAPE = Shape(op="paged", heads=8, kv_heads=2, head_size=64, head_size_v=64)
 Place = tuple[str, int, int, int]
@@ -108,6 +109,15 @@ def test_the_pick_says_what_it_beat_and_brings_its_knobs() -> None:
     assert (dict(found.knobs), found.time_us) == ({"warps": 8}, 8.2)
     alone = pick(profile, SHAPE, *place, ["B"])
     assert alone.because.startswith("the only one timed, 0.50x the time of its own defaults")
+
+
+@pytest.mark.parametrize(("timed_at", "asked"), [(10, 40), (40, 10), (3, 12), (300, 75)])
+def test_four_times_apart_is_within_reach(timed_at: int, asked: int) -> None:
+    """Whichever way the logarithms round; a count more is out of it."""
+    profile = timed((("decode", timed_at, 1, 1), {"A": 2.0, "B": 1.0}))
+    assert picked(profile, ("decode", asked, 1, 1)) == "B"
+    beyond = asked + 1 if asked > timed_at else asked - 1
+    assert picked(profile, ("decode", beyond, 1, 1)) == "A"
 
 
 COUNTS = st.integers(1, 300)

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from attnctl.exits import InputError
+from attnctl.profile.keys import Versions
 from attnctl.profile.loading import load_profile
 from attnctl.profile.places import json_files
 from attnctl.profile.shelf import Fit, Shelf
 from attnctl.profile.store import save
-from attnctl.profile.values import Profile, Versions
+from attnctl.profile.values import Profile
 from attnctl.registry import load
 from tests.profile.factory import GRID, machine, profile, write
 

@@ -8,9 +8,9 @@ from attnctl.machines.assumed import assume
 from attnctl.profile.canonical import encode
 from attnctl.profile.checks import check
 from attnctl.profile.document import key_of, read_profile
+from attnctl.profile.keys import Key
 from attnctl.profile.places import bundled_folder, json_files
 from attnctl.profile.rederive import rederive
-from attnctl.profile.values import Key
 from attnctl.registry import load
 
 SHIPPED = json_files(bundled_folder())

@@ -59,6 +59,7 @@ def test_select_needs_no_home(tmp_path: Path) -> None:
         "attnctl.machines",
         "attnctl.model.class_defaults",
         "attnctl.profile.document",
+        "attnctl.profile.keys",
         "attnctl.profile.shipped",
         "attnctl.profile.sources",
         "attnctl.profile.values",

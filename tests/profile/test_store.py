@@ -12,9 +12,9 @@ import pytest
 
 from attnctl.exits import InputError
 from attnctl.profile.document import read_profile
+from attnctl.profile.keys import ANY, Versions
 from attnctl.profile.places import folder, json_files, user_files
 from attnctl.profile.store import file_name, remove, save
-from attnctl.profile.values import ANY, Versions
 from attnctl.tune.store import store
 from tests.commands.running import ROOT
 from tests.profile.factory import GRID, profile

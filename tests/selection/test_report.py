@@ -54,8 +54,10 @@ def test_one_group_without_a_backend_makes_the_answer_no() -> None:
 
 def test_reasons_are_the_findings_that_are_not_met() -> None:
     """Every candidate keeps all of its findings, and its reasons are a part of them."""
-    report = answer(SPEC, Assumption(machine_factory.cuda(7, 5)), REGISTRY, Options())
-    for candidate in report.groups[0].candidates:
+    report = answer(SPEC, assume(load_machine("h200"), None, REGISTRY), REGISTRY, Options())
+    candidates = report.groups[0].candidates
+    assert {candidate.ok for candidate in candidates} == {True, False}
+    for candidate in candidates:
         unmet = tuple(f for f in candidate.findings if f.verdict.value != "met")
         assert candidate.reasons == unmet
         assert candidate.ok == (not unmet)

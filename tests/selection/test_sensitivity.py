@@ -15,7 +15,8 @@ from attnctl.profile.pick import FAR, Picker
 from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.registry import load
 from attnctl.select import eligible_names, select
-from attnctl.selection.sensitivity import Ask, head_size_decision, map_group, read_ask, sweep_group
+from attnctl.selection.sensitivity import Ask, head_size_decision, map_group, sweep_group
+from attnctl.selection.sweep import read_ask
 from attnctl.selection.timed import Span
 from tests.commands.running import LLAMA
 from tests.profile.factory import layers, machine, profile

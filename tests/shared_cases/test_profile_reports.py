@@ -11,10 +11,11 @@ from attnctl.layer import Options, layer_of
 from attnctl.machine import Cpu, Gpu, Machine, Package, Vendor
 from attnctl.model.spec import ModelSpec
 from attnctl.profile.document import shape_of
+from attnctl.profile.keys import Key, Versions
 from attnctl.profile.live import live
 from attnctl.profile.match import match
 from attnctl.profile.ranking import pick_of
-from attnctl.profile.values import Entry, Key, Point, Profile, Timing, Versions
+from attnctl.profile.values import Entry, Point, Profile, Timing
 from attnctl.registry import Backend, Rank, Registry
 from attnctl.requirements import operation
 from attnctl.select import select

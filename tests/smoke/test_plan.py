@@ -47,6 +47,37 @@ def test_flex_attention_runs_on_a_processor() -> None:
     assert all(any(w in x.case for w in ("sinks", "fp8", "int8")) for x in found.refused)
 
 
+@pytest.mark.parametrize(
+    ("name", "page"), [("CPU_ATTN", 16), ("CPU_ATTN", 272), ("TRITON_ATTN", 14)]
+)
+def test_pages_that_a_backend_has_not_are_refused_for_layers_without_a_cache_too(
+    name: str, page: int
+) -> None:
+    """Their case is computed over pages like any other; what is left at the default is made fit."""
+    backend = load().get(name)
+    assert backend is not None
+    machine = box.cpu(packages=("torch", "triton"))
+    wanted = [case_of("paged", {"causal": False, "page": n}) for n in (page, 320)]
+    found = plan(backend, machine, wanted)
+    usual = page == 16
+    assert found.runnable == (("paged(page=32,causal=false)",) if usual else ()) + (
+        "paged(page=320,causal=false)",
+    )
+    reasons = [reason for trial in found.refused for reason in trial.reasons]
+    assert [(one.code, one.found) for one in reasons] == (
+        [] if usual else [("block_size", str(page))]
+    )
+
+
+def test_a_backend_of_any_page_is_refused_none() -> None:
+    """States have no pages, and some backends take every size."""
+    for backend in load().backends:
+        if not backend.block_units("cpu"):
+            found = plan(backend, box.cpu(), [case_of(op, {}) for op in ("paged", "gdn")])
+            codes = {reason.code for trial in found.refused for reason in trial.reasons}
+            assert "block_size" not in codes
+
+
 def test_a_case_that_none_of_the_backends_computes_is_refused() -> None:
     """One backend that computes it is enough."""
     registry = load()

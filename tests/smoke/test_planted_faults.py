@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from attnctl.smoke.trials import Trial
 from attnctl.smoke.workers import importable, try_cases
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 PLAIN = "paged(queries=1+1,contexts=3+18)"
 WINDOW = "paged(queries=4+1,contexts=20+33,window=7)"
 PADDED = "paged(queries=1+1,contexts=20+33,padding=2)"

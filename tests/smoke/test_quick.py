@@ -10,7 +10,6 @@ from attnctl.ops.catalog import all_cases, case_of
 from attnctl.registry import load
 from attnctl.smoke.planning import Plan, plan, runnable_backends
 from attnctl.smoke.quick import marks, phase, quick, told
-from attnctl.smoke.streams import in_order
 from tests import machine_factory as box
 
 REGISTRY = load()
@@ -134,24 +133,3 @@ def test_marks_name_what_a_case_tries() -> None:
         ("paged", "layout", "HND"),
         ("paged", "page", "more"),
     }
-
-
-def test_a_processor_s_plans_go_longest_first_and_a_gpu_s_come_alone_after() -> None:
-    """What runs side by side on a GPU would share its memory."""
-
-    def made(name: str, device: str, cases: int) -> Plan:
-        level = "interpret" if device == "interpret" else "device"
-        return Plan(name, device, level, ("paged()",) * cases, ())  # type: ignore[arg-type]
-
-    plans = [
-        made("a", "cpu", 9),
-        made("b", "interpret", 2),
-        made("c", "cuda", 5),
-        made("d", "interpret", 8),
-        made("e", "cuda:1", 7),
-        made("f", "cpu", 10),
-    ]
-    side, alone = in_order(enumerate(plans))
-    assert [one.backend for _, one in side] == ["d", "b", "f", "a"]
-    assert [number for number, _ in side] == [3, 1, 5, 0]
-    assert [one.backend for _, one in alone] == ["c", "e"]

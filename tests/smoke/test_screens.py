@@ -83,3 +83,22 @@ def test_the_list_says_why_a_backend_has_no_case() -> None:
     assert "unsupported: " in lines[1]
     assert "torch" in lines[1]
     assert summary(found, found.refused).level == "none"
+
+
+def test_of_many_cases_that_fail_in_the_same_words_three_are_shown() -> None:
+    """An interpreter that cannot start is one cause; what fails otherwise is shown whole."""
+    same = [Trial(f"paged(page={16 * n})", "error", detail="no worker") for n in range(1, 6)]
+    other = Trial("paged(sinks=true)", "error", detail="a shape")
+    hung = [Trial(f"paged(page={16 * n})", "timeout", detail="no worker") for n in range(1, 5)]
+    trials = (*same[:2], other, *same[2:], *hung)
+    lines = plain(smoke_view(report([BackendTrials("CPU_ATTN", "cpu", "device", trials)])))
+    told = [line for line in lines.splitlines() if line.startswith(("error", "timeout"))]
+    assert told == [
+        "error: CPU_ATTN paged(page=16)",
+        "error: CPU_ATTN paged(page=32)",
+        "error: CPU_ATTN paged(page=48)",
+        "error: 2 more cases of CPU_ATTN in the same words; --json has them",
+        "error: CPU_ATTN paged(sinks=true)",
+        *(f"timeout: CPU_ATTN paged(page={16 * n})" for n in range(1, 5)),
+    ]
+    assert lines.count("again: attnctl smoke") == 8

@@ -18,7 +18,7 @@ from attnctl.tune.exchange import Candidate, Site, Times, Verdict
 from attnctl.tune.run import Step
 from attnctl.tune.session import Request
 from attnctl.tune.settings import Effort, Knobs, Setting, Work
-from attnctl.tune.tasks import Rival, Task, plan_tasks
+from attnctl.tune.tasks import Task, plan_tasks
 from attnctl.tune.workload import Load
 from tests.commands.running import LLAMA
 
@@ -154,7 +154,3 @@ def request(output: Path, **more: Any) -> Request:
 
 def key(knobs: Knobs, backend: str = "TRITON_ATTN", page: int = 16) -> str:
     return Candidate(backend=backend, knobs=knobs, page=page).key
-
-
-def rivals(*names: str) -> tuple[Rival, ...]:
-    return tuple(Rival(backend=name, page=16) for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.profile.document import shape_of
-from attnctl.tune import exchange
+from attnctl.tune import bench_lines
 from attnctl.tune.bench import WorkerBench
-from attnctl.tune.exchange import Candidate, Verdict
+from attnctl.tune.exchange import Candidate, Times, Verdict
 from attnctl.tune.finals import Measured
 from attnctl.tune.search import Judge, tune_point
 from attnctl.tune.settings import Knobs
@@ -21,7 +20,6 @@ from attnctl.tune.tasks import Rival, Task
 from attnctl.tune.worker import Server
 from attnctl.tune.workload import Load
 
-PLUGINS = Path(__file__).parent.parent / "plugins"
 DECODE = Load(phase="decode", batch=2, context=40)
 PREFILL = Load(phase="prefill", batch=1, context=40, query=40)
 NO_KNOBS: Knobs = {}
@@ -145,13 +143,13 @@ class Following:
 def test_no_candidate_always_runs_after_the_same_one() -> None:
     """What one leaves in the caches of the processor must not be another's time."""
     candidates = tuple(Candidate(backend=name, page=16) for name in "abcd")
-    answers: list[exchange.Answer] = []
+    answers: list[bench_lines.Answer] = []
     server = Server("cpu", answers.append)
     work = task(DECODE, "a").work
     order: list[str] = []
     server.turns.begin(work)
     server.turns._samplers = {one.key: Following(one.backend, order) for one in candidates}
-    server.serve(exchange.AskTime(work, candidates, 30))
+    server.serve(bench_lines.AskTime(work, candidates, 30))
     assert len(order) == 120
     assert all(sorted(order[turn : turn + 4]) == list("abcd") for turn in range(0, 120, 4))
     before: dict[str, set[str]] = {}
@@ -159,5 +157,5 @@ def test_no_candidate_always_runs_after_the_same_one() -> None:
         before.setdefault(later, set()).add(earlier)
     assert all(before[name] >= set("abcd") - {name} for name in "abcd")
     times = answers[-1]
-    assert isinstance(times, exchange.Times)
+    assert isinstance(times, Times)
     assert {len(found) for found in times.times_us.values()} == {30}

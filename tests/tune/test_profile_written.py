@@ -203,6 +203,7 @@ def test_what_a_budget_left_out_stands_in_the_profile_as_one_line(tmp_path: Path
     output = tmp_path / "p.json"
     tune(request(output, budget_s=1e-6), Silent(), FakeBench())
     (entry,) = read_profile(output).entries
+    assert entry.points
     for point in entry.points:
         (one,) = point.rejected
         assert (one.backend, one.why, one.knobs) == ("TRITON_ATTN", "pruned", {})

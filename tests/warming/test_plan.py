@@ -10,7 +10,8 @@ import pytest
 from attnctl.exits import Exit
 from attnctl.machines import load as load_machine
 from attnctl.profile.document import key_of, read_profile
-from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
+from attnctl.profile.keys import Versions
+from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 from attnctl.registry import load
 from attnctl.warming.loads import loads_of
 from attnctl.warming.plan import NothingToWarmError, wanted

@@ -14,7 +14,8 @@ import pytest
 from attnctl.probe import probe
 from attnctl.profile.canonical import encode
 from attnctl.profile.document import key_of
-from attnctl.profile.values import Entry, Point, Profile, Shape, Timing, Versions
+from attnctl.profile.keys import Versions
+from attnctl.profile.values import Entry, Point, Profile, Shape, Timing
 from attnctl.tune.workload import Load
 from attnctl.warming.plan import Wanted
 from attnctl.warming.run import warm

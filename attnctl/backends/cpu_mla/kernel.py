@@ -40,7 +40,7 @@ class CpuMla(Built["LatentKernels"], DenseLatent):
         lse: Tensor | None,
     ) -> None:
         if lse is None:
-            lse = torch.empty(query.shape[:2])
+            lse = query.new_empty(query.shape[:2], dtype=torch.float32)
         self._open().absorbed(query, cache, metadata, params, out, lse)
 
     def _weights(self, weight: Tensor) -> Tensor:

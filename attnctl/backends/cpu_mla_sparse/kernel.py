@@ -43,7 +43,7 @@ class CpuMlaSparse(Built["tuple[LatentKernels, IndexerKernels]"], SparseLatent):
         lse: Tensor | None,
     ) -> None:
         if lse is None:
-            lse = torch.empty(query.shape[:2])
+            lse = query.new_empty(query.shape[:2], dtype=torch.float32)
         live = slice(int(metadata.query_start_loc[-1]))
         latent, _ = self._open()
         latent.sparse(query[live], cache, slots[live], params, out[live], lse[live])

@@ -15,6 +15,7 @@ from torch.fx.experimental import _config as fx_config
 from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import Batch, attend, batch_of, fused, mark_sizes, unfused
 from attnctl.kernels.packed_cache import PackedCache, refuse
+from attnctl.kernels.plain_torch import plain_torch
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel
@@ -81,7 +82,7 @@ class FlexAttention(PackedCache):
             out = query.new_zeros(tokens, heads, cache.shape[3] - width)
         if tokens == 0 or metadata.seq_lens.shape[0] == 0 or metadata.max_query_len == 0:
             return out
-        with torch.no_grad():
+        with plain_torch(query.device):
             # scales are no part of what is compiled: a layer's own would compile it anew
             if params.k_scale != 1.0:
                 query = query * params.k_scale

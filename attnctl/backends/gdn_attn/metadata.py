@@ -62,7 +62,8 @@ def split(
     num_accepted: [B], needed where a row is speculative. InputError where it is missing.
     """
     lengths = query_start_loc.diff()
-    drafts = torch.tensor([-1] * len(lengths) if num_drafts is None else list(num_drafts))
+    drafted = [-1] * len(lengths) if num_drafts is None else list(num_drafts)
+    drafts = torch.tensor(drafted, device="cpu")
     masks = drafts >= 0
     if num_spec == 0 or not bool(masks.any()):
         return _plain(query_start_loc, seq_lens, state_indices)

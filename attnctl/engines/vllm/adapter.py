@@ -58,13 +58,13 @@ def _selected(
     spec: ModelSpec | None,
     notes: tuple[str, ...],
 ) -> EngineDecision:
-    choice = _choice(table, facts, group, layer)
+    choice = _choice(table, facts, layer)
     stated = bool(spec and spec.kv_cache_dtype_from_checkpoint)
     error = _error(choice, layer)
     if error:
 
         def works(other: Facts, altered: Layer) -> bool:
-            trial = _choice(table, other, group, altered)
+            trial = _choice(table, other, altered)
             # a forced backend that is ignored is no answer to the demand
             return not _error(trial, altered) and altered.backend in (None, trial.pick)
 
@@ -140,7 +140,7 @@ def _left_out(table: Table, group: LayerGroup, notes: tuple[str, ...]) -> Engine
     return EngineDecision(version=table.version, error=error, notes=notes)
 
 
-def _choice(table: Table, facts: Facts, group: LayerGroup, layer: Layer) -> Choice:
+def _choice(table: Table, facts: Facts, layer: Layer) -> Choice:
     """Return the selector's choice; layers with other V than K width take their model's class."""
     if layer.head_size_v is None or facts.platform not in table.orders or layer.backend is not None:
         return choose(table, facts, layer)
@@ -229,7 +229,7 @@ def _with_aiter(
     if facts.platform != "rocm" or "aiter" not in facts.have or "aiter_env" in facts.have:
         return ""
     switched = facts_of_machine(machine, aiter_env=True)[0]
-    other = _choice(table, switched, group, layer)
+    other = _choice(table, switched, layer)
     if other.pick == choice.pick or _error(other, layer):
         return ""
     change = f"VLLM_ROCM_USE_AITER=1 would change the pick to {other.pick}"

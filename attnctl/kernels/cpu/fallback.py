@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attnctl.kernels.plain_torch import CPU, plain_torch
 from attnctl.ops.paged import Paged, visible
 
 # logits of one block of queries are held at once: [H, QUERIES, S]
@@ -16,6 +17,7 @@ class TorchKernels:
 
     name = "torch"
 
+    @plain_torch(CPU)
     def attend(
         self,
         query: Tensor,
@@ -46,6 +48,7 @@ class TorchKernels:
                     out.dtype
                 )
 
+    @plain_torch(CPU)
     def write(
         self,
         key: Tensor,
@@ -90,7 +93,8 @@ def _attend(
     if params.softcap:
         logits = params.softcap * torch.tanh(logits / params.softcap)
     if params.alibi_slopes is not None:
-        distance = torch.arange(length)[None, :] - torch.arange(position, position + count)[:, None]
+        at = torch.arange(position, position + count, device=query.device)[:, None]
+        distance = torch.arange(length, device=query.device)[None, :] - at
         logits = logits + params.alibi_slopes.float().view(kv_heads, -1, 1, 1) * distance
     logits = logits.masked_fill(~seen, -torch.inf)
     top = logits.amax(-1, keepdim=True)

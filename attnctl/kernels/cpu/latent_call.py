@@ -20,7 +20,6 @@ _STATES = struct.Struct("6P 19q")
 # rows as attnctl.ops.packed_rows packs them
 _PACKED = 6
 CACHE_TYPES = {**{x: n for x, n in TYPES.items() if x is not torch.int8}, torch.uint8: _PACKED}
-FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 
 class NativeLatent:

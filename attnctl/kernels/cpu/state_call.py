@@ -16,7 +16,7 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.findings import Finding
 from attnctl.kernels.cpu.build import build_here
-from attnctl.kernels.cpu.state_pack import PACKERS, Call, Refused
+from attnctl.kernels.cpu.state_pack import Refused, pack
 from attnctl.runtime import StateMetadata
 
 if TYPE_CHECKING:
@@ -53,6 +53,28 @@ class NativeStates:
             self._functions[op] = function
         self._batch: tuple[StateMetadata, int, int, tuple[int, ...]] | None = None
 
+    def again(
+        self, op: str, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor | None
+    ) -> Tensor | None:
+        """The result of one more layer of the batch seen last; `out` None: a new tensor.
+
+        None where this is no such layer, or anything else is not as it should be: nothing has been
+        done then, and the checks have not been told. InputError: as of forward.
+        """
+        last = self._batch
+        if last is None or last[0] is not metadata:
+            return None
+        tokens, slots, members = last[1:]
+        batch = (*members, torch.get_num_threads())
+        try:
+            block, out, _kept = pack(op, inputs, state, batch, metadata.num_spec, out)
+        except (Refused, InputError, RuntimeError):
+            return None
+        if out.shape[0] != tokens or state.shape[0] != slots:
+            return None
+        self._call(op, block, batch)
+        return out
+
     def forward(
         self, op: str, inputs: Any, state: Tensor, metadata: StateMetadata, out: Tensor
     ) -> bool:
@@ -61,33 +83,37 @@ class NativeStates:
         The tensors are such as attnctl.kernels.state_checks lets pass. InputError: the batch leads
         beyond them; its numbers may have changed since it was looked at.
         """
-        call = Call(state)
+        # tensors that are made for the call live as long as it does
+        members, _copied = self._open(metadata, out.shape[0], state.shape[0])
+        batch = (*members, torch.get_num_threads())
         try:
-            batch = self._open(metadata, out.shape[0], state.shape[0], call.kept)
-            arguments = PACKERS[op](call, inputs, batch, out, metadata)
+            block, _, _kept = pack(op, inputs, state, batch, metadata.num_spec, out)
         except Refused:
             return False
-        wrong = self._functions[op](arguments)
-        if wrong:
-            what = _WRONG[wrong % 8].format(
-                row=wrong // 8, tokens=out.shape[0], slots=state.shape[0], most=batch[7]
-            )
-            raise InputError(f"{op}: {what}")
+        self._call(op, block, batch)
         return True
 
+    def _call(self, op: str, block: bytes, batch: tuple[int, ...]) -> None:
+        wrong = self._functions[op](block)
+        if wrong:
+            what = _WRONG[wrong % 8].format(
+                row=wrong // 8, tokens=batch[8], slots=batch[9], most=batch[7]
+            )
+            raise InputError(f"{op}: {what}")
+
     def _open(
-        self, metadata: StateMetadata, tokens: int, slots: int, kept: list[Tensor]
-    ) -> tuple[int, ...]:
-        """The members of struct Batch; a batch that several layers share is looked at once."""
-        last, threads = self._batch, torch.get_num_threads()
+        self, metadata: StateMetadata, tokens: int, slots: int
+    ) -> tuple[tuple[int, ...], list[Tensor]]:
+        """The members of struct Batch but threads, and copies of what the kernels do not read as
+        it is; a batch that several layers share is looked at once."""
+        last = self._batch
         if last is not None and last[0] is metadata and last[1:3] == (tokens, slots):
-            return (*last[3], threads)
+            return last[3], []
         members, copied = _batch(metadata, tokens, slots)
-        # what is copied may change after this call, and the copies live as long as the call does
-        kept += copied
+        # what is copied may change after this call
         if not copied:
             self._batch = (metadata, tokens, slots, members)
-        return (*members, threads)
+        return members, copied
 
 
 def _batch(

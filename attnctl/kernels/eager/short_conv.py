@@ -21,9 +21,9 @@ def forward(inputs: ShortConv, state: Tensor, metadata: StateMetadata, out: Tens
     if not len(rows):
         return
     table = _Table(inputs.x, state, rows, metadata.num_spec)
-    row = torch.repeat_interleave(torch.arange(len(rows)), rows.lengths)
+    row = torch.repeat_interleave(torch.arange(len(rows), device=state.device), rows.lengths)
     begins = rows.lengths.cumsum(0) - rows.lengths
-    place = torch.arange(row.shape[0]) - begins[row]
+    place = torch.arange(row.shape[0], device=state.device) - begins[row]
     weight = inputs.weight.float()
     width = weight.shape[1]
     y = 0.0 if inputs.bias is None else inputs.bias.float()
@@ -57,7 +57,7 @@ class _Table:
 
 def _keep(state: Tensor, table: _Table, rows: Rows, num_spec: int) -> None:
     """Writes each row's newest tokens up to its last kept column."""
-    columns = torch.arange(state.shape[1])
+    columns = torch.arange(state.shape[1], device=state.device)
     extra = torch.where(rows.verified, rows.lengths - 1, torch.zeros_like(rows.lengths))
     kept = state.shape[1] - num_spec + extra
     row, column = (columns[None, :] < kept[:, None]).nonzero().unbind(1)

@@ -91,7 +91,7 @@ def attend(
             batch.logical,
             batch.spans,
             batch.lists,
-            None if softcap is None else torch.full((), softcap, device=query.device),
+            None if softcap is None else query.new_full((), softcap, dtype=torch.float32),
             params.alibi_slopes,
             params.scale,
             cache.shape[1],

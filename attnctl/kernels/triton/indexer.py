@@ -147,14 +147,13 @@ def logits_launch(
     metadata: Metadata,
     params: Indexing,
     logits: Tensor,
-    gpu: Device | None = None,
     shape: Asked | None = None,
 ) -> Launch:
     """query: [T, Hi, D], the last dimension dense. weights: [T, Hi]. logits: [T, columns].
 
     Writes what a query token sees and nothing else.
     """
-    gpu = gpu or latent_device(query.device)
+    gpu = latent_device(query.device)
     tokens, heads, width = query.shape
     keys, scales = key_planes(cache)
     keys = keys.view(torch.uint8)

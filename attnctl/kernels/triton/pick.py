@@ -14,7 +14,7 @@ from torch import Tensor
 
 from attnctl.kernels.triton.latent_launch import latent_device
 from attnctl.kernels.triton.latent_tile import find_sequence
-from attnctl.kernels.triton.launch import Device, Launch
+from attnctl.kernels.triton.launch import Launch
 from attnctl.runtime import Metadata
 
 CHUNK = 1024
@@ -224,14 +224,13 @@ def pick_launches(
     metadata: Metadata,
     topk: int,
     out: Tensor,
-    gpu: Device | None = None,
     cut: bool | None = None,
 ) -> list[Launch]:
     """logits: [T, columns] float32. out: [T, K] int32, every row of a sequence written whole.
 
     cut: whether rows are cut in pieces; by themselves they are where too few would fill the device.
     """
-    gpu = gpu or latent_device(logits.device)
+    gpu = latent_device(logits.device)
     tokens, columns = logits.shape
     sequences = metadata.seq_lens.shape[0]
     places = (metadata.query_start_loc, metadata.seq_lens)

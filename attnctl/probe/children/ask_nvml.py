@@ -61,6 +61,7 @@ def _gpu(nvml: Any, index: int) -> dict[str, Any]:
         "bus_width_bits": field(lambda: nvml.nvmlDeviceGetMemoryBusWidth(handle)),
         "memory_clock_mhz": field(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, memory_clock)),
         "nvlinks": field(lambda: _nvlinks(nvml, handle)),
+        "compute_mode": field(lambda: nvml.nvmlDeviceGetComputeMode(handle)),
         "mig_mode": field(lambda: nvml.nvmlDeviceGetMigMode(handle)[0]),
         "mig": _instances(nvml, handle),
     }

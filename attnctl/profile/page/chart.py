@@ -103,8 +103,7 @@ def _grids(entry: Entry) -> Iterator[Grid]:
             batches=batches,
             contexts=contexts,
             cells=tuple(
-                tuple(_cell(at.get((batch, context)), entry) for context in contexts)
-                for batch in batches
+                tuple(_cell(at.get((batch, context))) for context in contexts) for batch in batches
             ),
         )
 
@@ -117,7 +116,7 @@ def _title(point: Point) -> str:
     return f"prefill in chunks of {tokens_text(point.query)}"
 
 
-def _cell(point: Point | None, entry: Entry) -> Cell | None:
+def _cell(point: Point | None) -> Cell | None:
     won = point.timing(point.pick) if point else None
     if point is None or won is None:
         return None

@@ -11,8 +11,9 @@ from math import prod
 import msgspec
 
 from attnctl.layer import KV_DTYPES
+from attnctl.profile.keys import Key
 from attnctl.profile.match import same_key
-from attnctl.profile.values import Key, Point, Profile, Shape
+from attnctl.profile.values import Point, Profile, Shape
 
 ITEM_BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
 STATE_BYTES = 4.0

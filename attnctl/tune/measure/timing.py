@@ -37,15 +37,14 @@ class Sampler(Protocol):
         """The mean time of a call over one sample."""
 
 
-def sampler(calls: list[Call], device: torch.device, graph: bool) -> Sampler:
-    """A sampler of these calls in turns. graph: as a CUDA graph, where they can be captured."""
+def sampler(calls: list[Call], device: torch.device) -> Sampler:
+    """A sampler of these calls in turns: as a CUDA graph, where they can be captured."""
     if device.type != "cuda":
         return HostSampler(calls)
-    if graph:
-        captured = _capture(calls)
-        if captured is not None:
-            replayed, each = captured
-            return GraphSampler(replayed.replay, each, host_us=_host_us(calls), kept=calls)
+    captured = _capture(calls)
+    if captured is not None:
+        replayed, each = captured
+        return GraphSampler(replayed.replay, each, host_us=_host_us(calls), kept=calls)
     from attnctl.tune.measure.queued import QueuedSampler
 
     return QueuedSampler(calls)

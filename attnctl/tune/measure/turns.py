@@ -61,7 +61,7 @@ class Turns:
         verdict = judged(lambda: batch.check(runtime), self._device)
         if verdict.fault is None:
             try:
-                made = sampler(batch.calls(runtime), self._device, graph=True)
+                made = sampler(batch.calls(runtime), self._device)
             except Exception as error:
                 return raised(error, self._device)
             self._samplers[candidate.key] = made

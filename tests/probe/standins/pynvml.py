@@ -108,6 +108,10 @@ def nvmlDeviceGetNvLinkState(handle, link):
     return int(link < 4)
 
 
+def nvmlDeviceGetComputeMode(handle):
+    return 3
+
+
 def nvmlDeviceGetMigMode(handle):
     if handle == 1:
         raise NVMLError_NotSupported("Not Supported")

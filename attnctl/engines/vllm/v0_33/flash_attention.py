@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnctl.caches.pages import KernelBlocks
 from attnctl.engines.vllm.facts import Facts, Layer
-from attnctl.engines.vllm.rules import FP8, HALF, UNQUANTIZED, Check, capability, kv, where
+from attnctl.engines.vllm.rules import FP8, UNQUANTIZED, Check, capability, kv, where
 
 DEFAULT = {9: 3, 10: 4}
 FA4_MAJORS = (9, 10, 11)
@@ -130,4 +130,3 @@ HEAD_SCALES = Check(
     any_width,
 )
 SINCE_AMPERE = capability("compute capability 8.0 or newer", lambda cc: cc >= (8, 0))
-DTYPES = HALF
