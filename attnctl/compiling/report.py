@@ -7,9 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Amount = Annotated[float, msgspec.Meta(ge=0)]
-"""Figures of a report, none of which is negative: in a file that has such a one it is a slip."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+"""Figures of a report: one that is negative, or far beyond what any device has, is a slip of its
+file, and nothing is compared with it."""
+OnChip = Annotated[int, msgspec.Meta(ge=0, le=1 << 30)]
+"""Registers, or bytes of what a launch has to itself: thousands of times what any GPU has."""
 
 MOST_SPILLS_BYTES = 512
 """Bytes of registers that a thread may spill, unless the user says otherwise."""
@@ -31,10 +34,10 @@ class Launched(msgspec.Struct, frozen=True, kw_only=True):
 
     kernel: str
     variant: str
-    shared_bytes: Count
-    shared_limit_bytes: Count
-    registers: Count
-    spills_bytes: Count
+    shared_bytes: OnChip
+    shared_limit_bytes: OnChip
+    registers: OnChip
+    spills_bytes: OnChip
     products: tuple[str, ...] = ()
     matrix: tuple[str, ...] = ()
     seconds: Amount = 0.0

@@ -14,15 +14,16 @@ from attnctl.perf.baseline import SLOWER_PERCENT, better, compare_times, suspect
 from attnctl.perf.cases import serving_cases, serving_of
 from attnctl.perf.ceilings import timed_devices
 from attnctl.perf.rates import rated
+from attnctl.profile.values import SHORTEST_US
 from attnctl.smoke.planning import Plan, run_plan, summary
 from attnctl.smoke.request import LONGEST_CASE_S
-from attnctl.smoke.trials import BackendTrials, Ceiling, SmokeReport
+from attnctl.smoke.trials import BackendTrials, Ceiling, SmokeReport, Timing
 
 if TYPE_CHECKING:
     from attnctl.smoke.running import Prepared
 
 LONGEST_US = 1e6 * LONGEST_CASE_S
-"""No case may take longer."""
+"""No case may take longer, nor may its rounds lie further apart."""
 
 Planner = Callable[[str, Sequence[Case]], Plan]
 """A backend's name and cases -> what of them it would run here."""
@@ -64,11 +65,15 @@ def _refuse_damaged(found: SmokeReport, path: str) -> None:
     for backend in found.backends:
         for trial in backend.trials:
             one = trial.timing
-            if one is not None and not (0 < one.median_us < LONGEST_US and one.iqr_us >= 0):
+            if one is not None and not _is_a_time(one):
                 raise InputError(
                     f"{path}: {backend.backend} {trial.case}: {one.median_us:g} us with a spread "
                     f"of {one.iqr_us:g} is no time; write one with smoke --perf --json"
                 )
+
+
+def _is_a_time(one: Timing) -> bool:
+    return SHORTEST_US <= one.median_us < LONGEST_US and 0 <= one.iqr_us < LONGEST_US
 
 
 def timed_report(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,6 +32,10 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     triton: str = ""
 
 
+Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""In 10^9 a second: a thousand times what the largest device does is a slip of its file."""
+
+
 class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """What a device does at most, as measured beside a run that times.
 
@@ -42,8 +46,8 @@ class Ceiling(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     device: str
-    read_gbps: Amount
-    matrix_gflops: Amount
+    read_gbps: Rate
+    matrix_gflops: Rate
     cache_bytes: Count = 0
     torch: str = ""
     triton: str = ""

@@ -118,6 +118,15 @@ def test_another_file_is_refused(text: str, says: str, tmp_path: Path) -> None:
         read_report(str(path))
 
 
+@pytest.mark.parametrize("field", ["spills_bytes", "shared_bytes", "registers"])
+def test_a_launch_that_no_device_would_hold_is_refused(field: str, tmp_path: Path) -> None:
+    """Compared with, whatever spills today would be one for the better."""
+    path = tmp_path / "old.json"
+    path.write_bytes(as_json(report(passed(**{field: 10**12}))))
+    with pytest.raises(InputError, match=rf"is no report of smoke \(.*<= 1.* - at `\$.*{field}`"):
+        read_report(str(path))
+
+
 @pytest.mark.parametrize("field", ["spills_bytes", "shared_bytes", "registers", "seconds"])
 def test_a_launch_with_less_than_nothing_is_refused(field: str, tmp_path: Path) -> None:
     """Compared with, every launch of today would be one for the worse."""

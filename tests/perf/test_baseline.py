@@ -148,7 +148,14 @@ def test_a_written_report_reads_back_and_others_are_refused(tmp_path: Path) -> N
         read_times(str(path))
 
 
-@pytest.mark.parametrize("one", [timing(0.0), timing(-5.0), timing(1e300), timing(10.0, -1.0)])
+@pytest.mark.parametrize(
+    "one",
+    [
+        *(timing(us) for us in (0.0, -5.0, 1e300, 1e-9)),
+        *(timing(10.0, spread) for spread in (-1.0, 1e300)),
+    ],
+    ids=str,
+)
 def test_a_time_that_no_clock_gives_is_refused(tmp_path: Path, one: Timing) -> None:
     """A damaged file is said to be that, and nothing is divided by its zeros."""
     path = tmp_path / "old.json"
@@ -164,6 +171,21 @@ def test_a_device_that_does_less_than_nothing_is_refused(tmp_path: Path, field: 
     ceiling = msgspec.structs.replace(CEILING, **{field: -1})
     path.write_bytes(as_json(report(trial(10.0), ceiling=ceiling)))
     with pytest.raises(InputError, match=rf">= 0.* - at `\$\.ceilings\[0\]\.{field}`"):
+        read_times(str(path))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("read_gbps", 1e15), ("matrix_gflops", 1e300), ("cache_bytes", 1 << 60)],
+)
+def test_a_device_beyond_any_that_there_is_is_refused(
+    tmp_path: Path, field: str, value: float
+) -> None:
+    """Every device of today would do less than it did."""
+    path = tmp_path / "old.json"
+    ceiling = msgspec.structs.replace(CEILING, **{field: value})
+    path.write_bytes(as_json(report(trial(10.0), ceiling=ceiling)))
+    with pytest.raises(InputError, match=rf"<= 1.* - at `\$\.ceilings\[0\]\.{field}`"):
         read_times(str(path))
 
 
