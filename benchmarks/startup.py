@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 MODEL = "examples/llama-3.1-8b.json"
+# its groups of layers want blocks of different sizes, and what one size costs is worked out too
+TWO_SIZES = "tests/models/gpt-oss-20b.json"
 # what the console script does, whether or not it is installed
 PROGRAM = (sys.executable, "-c", "from attnctl.__main__ import main; main()")
 
@@ -34,6 +36,7 @@ ON_ONE = ("select", "--model", MODEL, "--machine", "h200")
 CASES = (
     Case(("--help",), 9.0),
     Case((*ON_ONE, "--json"), 10.0),
+    Case(("select", "--model", TWO_SIZES, "--machine", "h200", "--json"), 10.0),
     Case(("probe", "--json"), 10.0),
     Case(("profile", "list", "--machine", "h200", "--json"), 10.0),
     Case(ON_ONE, 16.0, terminal=True),

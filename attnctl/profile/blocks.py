@@ -6,16 +6,19 @@ The defaults of a backend are timed everywhere, on the size that it has by itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
 from attnctl.layer import Layer
 from attnctl.profile.order import entry_of
-from attnctl.profile.ranking import BLOCK_SIZE
+from attnctl.profile.ranking import BLOCK_SIZE, first_of
 from attnctl.profile.values import Entry, Point, Profile, Rejected, Timing
 from attnctl.registry import Registry
 from attnctl.selection.picking import own_page
+
+Place = tuple[str, int, int, int]
+"""Of a point in its entry: phase, batch, context, query."""
 
 
 def own_sizes(registry: Registry, platform: str) -> dict[str, int]:
@@ -25,7 +28,7 @@ def own_sizes(registry: Registry, platform: str) -> dict[str, int]:
 
 def timed_sizes(entry: Entry, own: Mapping[str, int]) -> tuple[int, ...]:
     """The sizes on which something was timed, rising. own: as own_sizes gives them."""
-    return tuple(sorted({size for p in entry.points for size, _ in _sized(p, own)}))
+    return tuple(sorted({size for p in entry.points for size, _, _ in _sized(p, own, True)}))
 
 
 def on_block(
@@ -39,6 +42,29 @@ def on_block(
     if not points:
         return None
     return msgspec.structs.replace(entry, points=points, gain=None, ci=None)
+
+
+def times_on(
+    entry: Entry,
+    tokens: int,
+    own: Mapping[str, int],
+    eligible: Sequence[str],
+    *,
+    defaults: bool = True,
+) -> dict[Place, tuple[float, float]]:
+    """Point -> the time of what is picked there with blocks of so many tokens, and its weight.
+
+    Nothing of points where nothing is. eligible: in the default order. defaults: as of on_block.
+    """
+    found = {}
+    for point in entry.points:
+        timings = _timings(point, tokens, own, defaults)
+        if timings:
+            judged = {one.backend for one in _rejected(point, timings, tokens, own)}
+            first = first_of(timings.values(), judged - timings.keys(), eligible)
+            if first is not None:
+                found[point.place] = first.median_us, point.weight
+    return found
 
 
 def for_users_block(
@@ -61,42 +87,60 @@ def for_users_block(
 
 
 def _at(point: Point, tokens: int, own: Mapping[str, int], defaults: bool) -> Point:
-    """The point with the timings of one size.
-
-    A backend that was timed on another size alone gave no time here only if it failed on this one.
-    """
-    found: dict[str, Timing] = {}
-    for size, timing in _sized(point, own, defaults):
-        if size == tokens:
-            found.setdefault(timing.backend, timing)
-    elsewhere = {one.backend for one in (*point.timings, *point.others)} - found.keys()
-
-    def counts(one: Rejected) -> bool:
-        size = one.knobs.get(BLOCK_SIZE, own.get(one.backend))
-        return one.backend not in elsewhere or (one.why != "pruned" and size == tokens)
-
+    """The point with the timings of one size."""
+    found = _timings(point, tokens, own, defaults)
     return msgspec.structs.replace(
         point,
         pick="",
         timings=tuple(found.values()),
         others=(),
-        rejected=tuple(filter(counts, point.rejected)),
+        rejected=tuple(_rejected(point, found, tokens, own)),
     )
 
 
+def _timings(
+    point: Point, tokens: int, own: Mapping[str, int], defaults: bool
+) -> dict[str, Timing]:
+    """Backend -> its timing on one size."""
+    found: dict[str, Timing] = {}
+    for size, timing, usual in _sized(point, own, defaults):
+        if size == tokens and timing.backend not in found:
+            one = defaults_of(timing) if usual else timing
+            if one is not None:
+                found[timing.backend] = one
+    return found
+
+
+def _rejected(
+    point: Point, found: Collection[str], tokens: int, own: Mapping[str, int]
+) -> Iterator[Rejected]:
+    """What of the rejected settings counts on a size. found: backends that were timed on it.
+
+    A backend that was timed on another size alone gave no time here only if it failed on this one.
+    """
+    if not point.rejected:
+        return
+    elsewhere = {one.backend for one in (*point.timings, *point.others)}
+    for one in point.rejected:
+        size = one.knobs.get(BLOCK_SIZE, own.get(one.backend))
+        tried_here = one.why != "pruned" and size == tokens
+        if one.backend in found or one.backend not in elsewhere or tried_here:
+            yield one
+
+
 def _sized(
-    point: Point, own: Mapping[str, int], defaults: bool = True
-) -> Iterator[tuple[int, Timing]]:
-    """Each timing with its size; those of a backend's best settings before its mere defaults."""
+    point: Point, own: Mapping[str, int], defaults: bool
+) -> Iterator[tuple[int, Timing, bool]]:
+    """Each timing with its size; those of a backend's best settings before its mere defaults,
+    which are told by the last of the three."""
     for timing in (*point.timings, *point.others):
         size = timing.block_size or own.get(timing.backend)
         if size is not None:
-            yield size, timing
+            yield size, timing, False
     for timing in point.timings if defaults else ():
-        usual = defaults_of(timing)
         size = timing.default_block or own.get(timing.backend)
-        if size is not None and usual is not None:
-            yield size, usual
+        if size is not None and timing.default_us is not None:
+            yield size, timing, True
 
 
 def defaults_of(timing: Timing) -> Timing | None:

@@ -1,13 +1,18 @@
-"""The union of profiles of one device: shape by shape, point by point, backend by backend."""
+"""The union of profiles of one device: shape by shape, point by point, backend by backend.
+
+Tunes that chose other sizes of the cache's blocks for one shape are settled by what was timed on
+both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from attnctl.exits import InputError
 from attnctl.profile.match import same_key
+from attnctl.profile.ranking import block_asked
 from attnctl.profile.values import Entry, Point, Profile, Shape
 
 COMPILERS = ("torch", "triton")
@@ -93,7 +98,7 @@ def _join(older: Entry, newer: Entry, by_day: bool, here: Mapping[str, str]) -> 
     return msgspec.structs.replace(
         newer,
         shape=older.shape,
-        points=_points(points, by_day),
+        points=_on_one_size(_points(points, by_day), order),
         kernels={**older.kernels, **newer.kernels, **{name: here[name] for name in living}},
         order=order,
         gain=None,
@@ -112,6 +117,28 @@ def _points(points: Iterable[Point], by_day: bool) -> tuple[Point, ...]:
         else:
             found[point.place] = _join_points(before, point)
     return tuple(point for point in found.values() if point.timings or point.rejected)
+
+
+def _on_one_size(points: tuple[Point, ...], order: Sequence[str]) -> tuple[Point, ...]:
+    """The points with what they have of the size of blocks that they ask for together in front."""
+    timed = {one.backend: None for point in points for one in point.timings}
+    named = dict.fromkeys((*order, *timed))
+    asked = block_asked(points, [name for name in named if name in timed])
+    return tuple(_in_front(point, asked) for point in points)
+
+
+def _in_front(point: Point, tokens: int | None) -> Point:
+    """The point with each backend's timing on blocks of this size, where it has one beside."""
+    found = {one.backend: one for one in point.others if one.block_size == tokens}
+    behind = [one for one in point.timings if one.block_size != tokens and one.backend in found]
+    if not behind:
+        return point
+    moved = {one.backend: found[one.backend] for one in behind}
+    return msgspec.structs.replace(
+        point,
+        timings=tuple(moved.get(one.backend, one) for one in point.timings),
+        others=(*(one for one in point.others if one not in moved.values()), *behind),
+    )
 
 
 def _day(point: Point) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attnctl.profile.values import Entry, Point, Timing
 
@@ -11,6 +11,9 @@ TIE = 1.02
 """Within 2 % the earlier backend of the default order keeps its place."""
 Z95 = 1.96
 """Standard errors to each side that hold 95 % of a normal distribution."""
+MOST_LOST = 1.1
+"""How many times another's time a size of blocks may take at one point and still displace it: what
+gains in the mean may be very uneven."""
 BLOCK_SIZE = "block_size"
 """The knob that is the cache's, which the caller lays out."""
 MEDIAN_ERROR = 0.929
@@ -70,28 +73,70 @@ def standing(point: Point, eligible: Sequence[str]) -> tuple[tuple[str, ...], di
     return reordered(kept, {name: timing.median_us for name, timing in times.items()}), times
 
 
-def block_asked(points: Iterable[Point], eligible: Sequence[str]) -> int | None:
-    """Tokens in a block of the cache that most of the weight of the timed points asks for.
+def block_asked(points: Sequence[Point], eligible: Sequence[str]) -> int | None:
+    """Tokens in a block of the cache that the timed points ask for: one cache serves all of them.
 
-    One cache serves all points. None: the size that a backend has by itself.
+    A tune asks for one. Of several, as in an entry that was merged, it is the one that most of the
+    weight asks for, unless another took less time where both were timed. None: the size that a
+    backend has by itself.
     """
     weights: dict[int | None, float] = {}
     for point in points:
-        first = _first(point, eligible)
+        first = first_of(point.timings, out_at(point), eligible)
         if first is not None:
             weights[first.block_size] = weights.get(first.block_size, 0.0) + point.weight
-    return max(weights, key=weights.__getitem__, default=None)
+    if len(weights) < 2:
+        return next(iter(weights), None)
+    asked, *others = sorted(weights, key=weights.__getitem__, reverse=True)
+    for size in others:
+        if _is_faster(size, asked, points, eligible):
+            asked = size
+    return asked
 
 
-def _first(point: Point, eligible: Sequence[str]) -> Timing | None:
-    """The timing of the backend that `standing` puts first; None where that one has none."""
+def _is_faster(
+    size: int | None, other: int | None, points: Iterable[Point], eligible: Sequence[str]
+) -> bool:
+    """By more than a tie in the mean of the points with both, and at none slower by MOST_LOST."""
+    gains = [(point.weight, _gain(size, other, point, eligible)) for point in points]
+    known = [(weight, gain) for weight, gain in gains if gain is not None]
+    if not known or min(gain for _, gain in known) < -math.log(MOST_LOST):
+        return False
+    mean = sum(weight * gain for weight, gain in known) / sum(weight for weight, _ in known)
+    return mean > math.log(TIE)
+
+
+def _gain(
+    size: int | None, other: int | None, point: Point, eligible: Sequence[str]
+) -> float | None:
+    """The logarithm of the time on another size over that on this one, each of its fastest backend.
+
+    None: no backend was timed on both.
+    """
+    times = {one.place: one.median_us for one in (*point.timings, *point.others)}
     out = out_at(point)
-    kept = [name for name in eligible if name not in out] if out else eligible
-    timings = [one for name in kept if (one := point.timing(name)) is not None]
-    if not timings or timings[0].backend != kept[0]:
+    both = [
+        (times[name, size], times[name, other])
+        for name in eligible
+        if name not in out and (name, size) in times and (name, other) in times
+    ]
+    if not both:
         return None
-    name = first_within_tie([(one.backend, one.median_us) for one in timings])
-    return point.timing(name)
+    return math.log(min(slow for _, slow in both) / min(fast for fast, _ in both))
+
+
+def first_of(
+    timings: Iterable[Timing], out: Container[str], eligible: Sequence[str]
+) -> Timing | None:
+    """The timing of the backend that `standing` puts first; None where that one has none.
+
+    timings: of one point. out: as out_at gives it.
+    """
+    kept = [name for name in eligible if name not in out] if out else eligible
+    times = {one.backend: one for one in timings if one.backend in kept}
+    if not times or kept[0] not in times:
+        return None
+    return times[first_within_tie((name, times[name].median_us) for name in kept if name in times)]
 
 
 def in_order(timings: Iterable[Timing], order: Sequence[str]) -> list[Timing]:

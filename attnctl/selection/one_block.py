@@ -15,16 +15,14 @@ from attnctl.decision import Decision
 from attnctl.layer import Options, layer_of
 from attnctl.machine import Machine
 from attnctl.model.spec import ModelSpec
-from attnctl.profile.blocks import on_block, own_sizes, timed_sizes
+from attnctl.profile.blocks import Place, own_sizes, timed_sizes, times_on
 from attnctl.profile.order import entry_of
-from attnctl.profile.pick import Table
 from attnctl.profile.values import Entry, Profile
 from attnctl.registry import Registry
 from attnctl.select import eligible_names, platform_of, select_model
 from attnctl.selection.memo import Memo
 from attnctl.selection.timed import BlockCost, OneBlock
 
-Place = tuple[str, int, int, int]
 Times = dict[Place, tuple[float, float]]
 """Point -> the time of what is picked there, and the point's weight."""
 
@@ -84,12 +82,14 @@ def one_block(
     if not groups:
         return None
     own = own_sizes(registry, platform_of(machine))
+    # timings reorder what is eligible, and only a fallback goes by that order
+    order = profile if options.allow_fallback else None
     base = [_times(one.decision, one.entry, one.size, own, plain=True) for one in groups]
     found = []
     for tokens in _sizes(groups, own):
         asked = msgspec.structs.replace(options, block_size=tokens, one_block_size=False)
         under = select_model(
-            spec, machine, registry, asked, memo=memo, device=device, profile=profile
+            spec, machine, registry, asked, memo=memo, device=device, profile=order
         )
         found.append(_cost(tokens, groups, base, under, own))
     layers = {one.tokens: sum(g.layers for g in groups if g.size == one.tokens) for one in found}
@@ -161,15 +161,9 @@ def _times(
     decision: Decision, entry: Entry | None, tokens: int, own: dict[str, int], *, plain: bool
 ) -> Times:
     """Where the timings on this size pick something, its time."""
-    sized = None if entry is None else on_block(entry, tokens, own, defaults=plain)
-    if sized is None or decision.pick is None:
+    if entry is None or decision.pick is None:
         return {}
-    picks = Table(sized, eligible_names(decision)).points
-    return {
-        pick.point.place: (pick.time_us, pick.point.weight)
-        for pick in picks
-        if pick.point is not None and pick.time_us is not None
-    }
+    return times_on(entry, tokens, own, eligible_names(decision), defaults=plain)
 
 
 def _ratio(

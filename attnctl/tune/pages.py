@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from attnctl.profile.ranking import MOST_LOST
 from attnctl.tune.exchange import Site
 from attnctl.tune.finals import SURE, TIE, Final, Measured, winner
 
@@ -20,10 +21,6 @@ rounds do not show, by a few per cent; over a dozen points of it about one is le
 
 DOUBT = 0.04
 """The logarithm of the gain of another block size that is believed however much points disagree."""
-
-MOST_LOST = 1.1
-"""How many times another's time a size may take at a raced point and still displace the default's:
-what gains in the mean may be very uneven."""
 
 PRESENT = 0.75
 """The share of a phase's raced weight at which a size must have a time."""

@@ -72,7 +72,7 @@ HOMES: tuple[Row, ...] = (
     Row(
         "a working folder that is gone, to merge profiles",
         "profile merge {here}/x.json {here}/x.json -o y.json",
-        "y.json cannot be written: No such file or directory",
+        "y.json cannot be written: its folder does not exist",
         given=(KEPT, *GONE),
     ),
     full("to save a machine", f"{SAVE} {{here}}/x.json", f"x.json {TOO_LARGE}"),

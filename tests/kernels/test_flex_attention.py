@@ -78,6 +78,15 @@ def test_pages_that_sequences_share_are_read_by_each() -> None:
         torch.testing.assert_close(found.double(), specified(batch, cache), rtol=1e-5, atol=1e-5)
 
 
+def test_rows_that_see_nothing_do_not_read_what_lies_between_them() -> None:
+    """A window of 0 leaves no row anything, so that all values may be NaN."""
+    batch = build(case(**PHASES["chunked"], dtype="float32"))
+    cache = torch.full_like(cache_of(batch, 0.0), torch.nan)
+    params = msgspec.structs.replace(batch.params, window=0)
+    found = FlexAttention(False).forward(batch.query, cache, metadata_of(batch), params)
+    assert not found.any()
+
+
 def test_layers_of_one_batch_share_what_the_mask_makes_of_it() -> None:
     """Another mask, another batch and other ranges are another matter."""
     runtime = FlexAttention(False)

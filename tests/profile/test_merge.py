@@ -10,7 +10,8 @@ from attnctl.profile.canonical import canonical, encode
 from attnctl.profile.document import parse
 from attnctl.profile.keys import Versions
 from attnctl.profile.merge import merge, without
-from attnctl.profile.values import Profile, Timing
+from attnctl.profile.ranking import block_asked
+from attnctl.profile.values import Point, Profile, Timing
 from tests.profile.factory import GRID, profile
 
 
@@ -171,6 +172,45 @@ def test_a_time_on_other_blocks_is_kept_beside_the_later_one() -> None:
     again = canonical(merge(newer, sized(on(32, 7.0))))
     assert again.entries[0].points[0].timings == (on(32, 7.0),)
     assert again.entries[0].points[0].others == (on(128, 9.0),)
+
+
+def tuned(
+    tokens: int, first: int, *times: float, others: tuple[int, float] | None = None
+) -> Profile:
+    """What a tune that chose this size leaves: points of batches from `first` on."""
+    made = profile()
+    beside = (on(*others),) if others else ()
+    points = tuple(
+        Point(phase="decode", batch=batch, context=64, timings=(on(tokens, us),), others=beside)
+        for batch, us in enumerate(times, start=first)
+    )
+    entry = msgspec.structs.replace(made.entries[0], points=points, order=("TRITON_ATTN",))
+    return msgspec.structs.replace(made, entries=(entry,))
+
+
+def test_tunes_on_two_sizes_of_blocks_are_settled_by_what_was_timed_on_both() -> None:
+    """The later one's points are fewer and faster; where it was not timed the older ones stay."""
+    older = tuned(16, 1, 9.0, 9.0, 9.0)
+    slow, fast = (merge(older, tuned(128, 3, us)).entries[0] for us in (12.0, 6.0))
+    assert block_asked(slow.points, slow.order) == 16
+    assert [(one.timings, one.others) for one in slow.points][2] == (
+        (on(16, 9.0),),
+        (on(128, 12.0),),
+    )
+    assert block_asked(fast.points, fast.order) == 128
+    assert [(one.timings, one.others) for one in fast.points][2] == (
+        (on(128, 6.0),),
+        (on(16, 9.0),),
+    )
+    assert [one.timings for one in fast.points[:2]] == [(on(16, 9.0),)] * 2
+
+
+def test_what_was_raced_beside_comes_in_front_once_its_size_is_chosen() -> None:
+    """A merged entry shows, picks and compiles what it will run."""
+    raced = tuned(16, 1, 9.0, 9.0, others=(128, 7.0))
+    found = merge(raced, tuned(128, 8, 5.0)).entries[0]
+    assert [one.timings for one in found.points] == [(on(128, 7.0),)] * 2 + [(on(128, 5.0),)]
+    assert found.points[0].others == (on(16, 9.0),)
 
 
 def test_what_is_taken_out_of_a_point_goes_on_all_sizes() -> None:

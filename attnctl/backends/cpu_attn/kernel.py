@@ -129,10 +129,12 @@ class CpuAttention(Built["Kernels"], CheckedBatches):
         self._check_places(checked, cache)
         if out is None:
             out = query.new_empty(tokens, heads, cache.shape[3] - width)
+        # one call for both halves: each costs as much as all checks of one tensor
+        keys, values = cache.split_with_sizes((width, cache.shape[3] - width), -1)
         (self._kernels or self._open()).attend(
             query,
-            cache[..., :width],
-            cache[..., width:],
+            keys,
+            values,
             checked.block_table,
             checked.query_start_loc,
             checked.seq_lens,

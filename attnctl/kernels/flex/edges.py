@@ -29,8 +29,8 @@ class Edges(msgspec.Struct, frozen=True):
 def edges(found: Items, table: Tensor, pages: int, size: int, *, starts: bool) -> Edges:
     """The unseen rows of each sequence's last visited page and, where `starts`, of its first.
 
-    What the tokens of a sequence see together is one interval, as each sees itself: all pages
-    between those two are seen whole. table: [B, p] int64. A row that one sequence sees and another
+    What the tokens of a sequence see together is one interval, as each sees its own position or the
+    next: all pages between those two are seen whole. table: [B, p] int64. A row that one sequence sees and another
     does not counts as unseen.
     """
     first, last = ends(found, table.shape[0])
@@ -50,8 +50,9 @@ def edges(found: Items, table: Tensor, pages: int, size: int, *, starts: bool) -
 
 def ends(found: Items, sequences: int) -> tuple[Tensor, Tensor]:
     """The first position that any token of each sequence sees, and past the last: [B] int32."""
-    low = torch.where(found.live, found.low, 2**30).amin(1)
-    high = found.high.amax(1)
+    sees = found.live & (found.low < found.high)
+    low = torch.where(sees, found.low, 2**30).amin(1)
+    high = torch.where(sees, found.high, 0).amax(1)
     first = low.new_full((sequences,), 2**30)
     last = low.new_zeros(sequences)
     return (
