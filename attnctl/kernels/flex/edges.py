@@ -30,8 +30,8 @@ def edges(found: Items, table: Tensor, pages: int, size: int, *, starts: bool) -
     """The unseen rows of each sequence's last visited page and, where `starts`, of its first.
 
     What the tokens of a sequence see together is one interval, as each sees its own position or the
-    next: all pages between those two are seen whole. table: [B, p] int64. A row that one sequence sees and another
-    does not counts as unseen.
+    next: all pages between those two are seen whole. table: [B, p] int64. A row that one sequence
+    sees and another does not counts as unseen.
     """
     first, last = ends(found, table.shape[0])
     visited = [(last - 1) // size, *([first // size] if starts else [])]
