@@ -21,13 +21,7 @@ def smoke_view(report: SmokeReport) -> View:
         return compiled_view(report)
     rows = tuple(_row(backend) for backend in report.backends)
     columns = ("backend", "level", "pass", "bad", "unsupported", "unknown", "seconds")
-    bad = [
-        block
-        for backend in report.backends
-        for trial in backend.trials
-        if trial.status in BAD
-        for block in _failure(report, backend, trial)
-    ]
+    bad = [line for one in report.backends for line in failures(report, one, f"{one.backend} ")]
     times: list[Block] = []
     if report.perf:
         from attnctl.render.smoke_perf import perf_blocks
@@ -132,10 +126,22 @@ def _row(backend: BackendTrials) -> tuple[Cell, ...]:
     )
 
 
-def _failure(report: SmokeReport, backend: BackendTrials, trial: Trial) -> list[Line]:
-    first = Line(Mark(f"{trial.status}: {backend.backend} {trial.case}", "bad"))
-    rerun = Line(f"again: {again(report, backend, trial)}", 2, whole=True)
-    return [first, Line(trial.detail, 2), rerun]
+def failures(report: SmokeReport, backend: BackendTrials, whose: str) -> list[Line]:
+    """Each bad case with its detail and its rerun line; what kept several from running, once."""
+    alike: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in backend.trials:
+        if trial.status in BAD:
+            own = (trial.case,) if trial.seconds else ()  # no time passed: it never began
+            alike.setdefault((trial.status, trial.detail, *own), []).append(trial)
+    lines: list[Line] = []
+    for first, *others in alike.values():
+        more = f" and {len(others)} more" if others else ""
+        lines += [
+            Line(Mark(f"{first.status}: {whose}{first.case}{more}", "bad")),
+            Line(first.detail, 2),
+            Line(f"again: {again(report, backend, first)}", 2, whole=True),
+        ]
+    return lines
 
 
 def _sum(report: SmokeReport) -> Cell:
