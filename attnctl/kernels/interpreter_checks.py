@@ -1,7 +1,7 @@
 """Whether Triton's interpreter works at all with the NumPy and the Python that are installed here.
 
 Some releases do not go together: Triton 3.6 turns what bounds a loop into a number in a way that
-NumPy 2.5 refuses. Then every kernel with such a loop fails, and none of them is at fault.
+NumPy 2.4 refuses. Then every kernel with such a loop fails, and none of them is at fault.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from attnctl.findings import Finding
 from attnctl.render.view import Block, Cell, Heading, Line, Mark, Style, Table, View
@@ -24,7 +24,7 @@ def smoke_view(report: SmokeReport) -> View:
         return compiled_view(report)
     rows = tuple(_row(backend) for backend in report.backends)
     columns = ("backend", "level", "pass", "bad", "unsupported", "unknown", "seconds")
-    bad = [line for backend in report.backends for line in _failures(report, backend)]
+    bad = [line for one in report.backends for line in failures(report, one, one.backend)]
     times: list[Block] = []
     if report.perf:
         from attnctl.render.smoke_perf import perf_blocks
@@ -129,25 +129,30 @@ def _row(backend: BackendTrials) -> tuple[Cell, ...]:
     )
 
 
-def _failures(report: SmokeReport, backend: BackendTrials) -> Iterator[Line]:
-    """Every bad case, but of many that end in the same words the first few and their number."""
-    alike: dict[tuple[str, str], list[Trial]] = {}
+def failures(report: SmokeReport, backend: BackendTrials, whose: str) -> list[Line]:
+    """Each bad case with its detail and its rerun line, of many in the same words the first few.
+
+    What kept cases from beginning is said once. whose: the name of what ran them.
+    """
+    alike: dict[tuple[str, str, bool], list[Trial]] = {}
     for trial in backend.trials:
         if trial.status in BAD:
-            alike.setdefault((trial.status, trial.detail), []).append(trial)
-    for (status, _), trials in alike.items():
-        shown = trials if len(trials) <= MOST_ALIKE + 1 else trials[:MOST_ALIKE]
+            began = trial.seconds > 0
+            alike.setdefault((trial.status, trial.detail, began), []).append(trial)
+    lines: list[Line] = []
+    for (status, detail, began), trials in alike.items():
+        most = MOST_ALIKE if began else 1
+        shown = trials if len(trials) <= most + 1 else trials[:most]
         for trial in shown:
-            yield from _failure(report, backend, trial)
+            lines += [
+                Line(Mark(f"{status}: {whose} {trial.case}", "bad")),
+                Line(detail, 2),
+                Line(f"again: {again(report, backend, trial)}", 2, whole=True),
+            ]
         if more := len(trials) - len(shown):
-            text = f"{status}: {more} more cases of {backend.backend} in the same words; "
-            yield Line(Mark(f"{text}--json has them", "bad"))
-
-
-def _failure(report: SmokeReport, backend: BackendTrials, trial: Trial) -> list[Line]:
-    first = Line(Mark(f"{trial.status}: {backend.backend} {trial.case}", "bad"))
-    rerun = Line(f"again: {again(report, backend, trial)}", 2, whole=True)
-    return [first, Line(trial.detail, 2), rerun]
+            text = f"{status}: {more} more cases of {whose} in the same words; --json has them"
+            lines.append(Line(Mark(text, "bad")))
+    return lines
 
 
 def _sum(report: SmokeReport) -> Cell:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnctl.render.smoke import why_nothing
+from attnctl.render.smoke import failures, why_nothing
 from attnctl.render.view import Cell, Heading, Line, Mark, Table, View
-from attnctl.smoke.again import again
-from attnctl.smoke.trials import BAD, BackendTrials, Baseline, Change, SmokeReport, Trial
+from attnctl.smoke.trials import BackendTrials, Baseline, Change, SmokeReport
 
 
 def compiled_view(report: SmokeReport) -> View:
@@ -21,9 +20,7 @@ def compiled_view(report: SmokeReport) -> View:
     bad = [
         line
         for one in report.backends
-        for trial in one.trials
-        if trial.status in BAD
-        for line in _failure(report, one, trial)
+        for line in failures(report, one, f"{one.backend} {one.device}")
     ]
     blocks: list[Heading | Line | Table] = [table, *bad, *_refused(report.backends)]
     if report.baseline is not None:
@@ -37,12 +34,6 @@ def _cell(one: BackendTrials | None) -> Cell:
     if one.bad:
         return Mark(f"{one.bad} bad", "bad")
     return Mark(f"{one.count('pass')} ok", "good") if one.ran else Mark("no", "dim")
-
-
-def _failure(report: SmokeReport, one: BackendTrials, trial: Trial) -> list[Line]:
-    first = Line(Mark(f"{trial.status}: {one.backend} {one.device} {trial.case}", "bad"))
-    rerun = Line(f"again: {again(report, one, trial)}", 2, whole=True)
-    return [first, Line(trial.detail, 2), rerun]
 
 
 def _refused(backends: Sequence[BackendTrials]) -> list[Line]:

@@ -64,6 +64,24 @@ def test_what_every_backend_lacks_is_said_once() -> None:
     assert not any(line.startswith("CPU_ATTN:") for line in lines)
 
 
+def test_what_kept_every_case_from_running_is_said_once() -> None:
+    """A worker that cannot start says the same of a thousand cases; what ran is told one by one."""
+    never = tuple(Trial(f"paged(window={n})", "error", 0.0, "no worker") for n in range(9))
+    ran = tuple(Trial(f"paged(page={n})", "crashed", 0.5, "SIGSEGV") for n in (16, 32))
+    for device, level in (("interpret", "interpret"), ("sm_90", "compile")):
+        one = BackendTrials("TRITON_ATTN", device, level, never + ran)  # type: ignore[arg-type]
+        lines = [line.strip() for line in plain(smoke_view(report([one]))).splitlines()]
+        whose = "TRITON_ATTN sm_90" if level == "compile" else "TRITON_ATTN"
+        assert [line for line in lines if line.startswith(("error: ", "crashed: "))] == [
+            f"error: {whose} paged(window=0)",
+            f"error: 8 more cases of {whose} in the same words; --json has them",
+            f"crashed: {whose} paged(page=16)",
+            f"crashed: {whose} paged(page=32)",
+        ]
+        assert (lines.count("no worker"), lines.count("SIGSEGV")) == (1, 2)
+        assert sum(line.startswith("again: ") for line in lines) == 3
+
+
 def test_the_sum_counts_the_backends_that_ran_a_case() -> None:
     """One that refused all of its cases proved nothing."""
     ran = BackendTrials("CPU_ATTN", "cpu", "device", (Trial("paged()", "pass"),))
@@ -87,9 +105,9 @@ def test_the_list_says_why_a_backend_has_no_case() -> None:
 
 def test_of_many_cases_that_fail_in_the_same_words_three_are_shown() -> None:
     """An interpreter that cannot start is one cause; what fails otherwise is shown whole."""
-    same = [Trial(f"paged(page={16 * n})", "error", detail="no worker") for n in range(1, 6)]
+    same = [Trial(f"paged(page={16 * n})", "error", 0.1, "no worker") for n in range(1, 6)]
     other = Trial("paged(sinks=true)", "error", detail="a shape")
-    hung = [Trial(f"paged(page={16 * n})", "timeout", detail="no worker") for n in range(1, 5)]
+    hung = [Trial(f"paged(page={16 * n})", "timeout", 0.1, "no worker") for n in range(1, 5)]
     trials = (*same[:2], other, *same[2:], *hung)
     lines = plain(smoke_view(report([BackendTrials("CPU_ATTN", "cpu", "device", trials)])))
     told = [line for line in lines.splitlines() if line.startswith(("error", "timeout"))]
