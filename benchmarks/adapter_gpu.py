@@ -22,7 +22,7 @@ import torch
 
 from attnctl.backends.flex_attention.kernel import FlexAttention
 from attnctl.exits import InputError
-from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.kernels.paged.flash_runtime import FlashAttention
 from attnctl.ops.paged import Paged
 from attnctl.ops.paged_cases import PHASES, case, cases
 from attnctl.ops.paged_trial import try_case

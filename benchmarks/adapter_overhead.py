@@ -17,7 +17,7 @@ from attnctl.backends.flashinfer.kernel import FlashInfer
 from attnctl.backends.rocm_aiter_fa.kernel import AiterAttention
 from attnctl.backends.rocm_aiter_unified_attn.kernel import UnifiedAttention
 from attnctl.backends.rocm_attn.kernel import RocmAttention
-from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.kernels.paged.flash_runtime import FlashAttention
 from attnctl.ops.paged import Paged
 
 SEQUENCES, LENGTH = 16, 30

@@ -10,9 +10,9 @@ from mla_prompts import Prompt
 from paged_batches import Batch
 
 from attnctl.backends.triton_mla.kernel import TritonMla
-from attnctl.kernels.triton import paged_attention
+from attnctl.kernels.triton.paged import paged_attention
+from attnctl.kernels.triton.paged.runtime import TritonAttention
 from attnctl.kernels.triton.relaunch import Relaunches
-from attnctl.kernels.triton.runtime import TritonAttention
 from attnctl.ops.paged import Paged
 
 

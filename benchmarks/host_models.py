@@ -8,8 +8,8 @@ import torch
 from paged_batches import Batch
 
 from attnctl.backends.triton_mla.kernel import TritonMla
-from attnctl.kernels.triton.mla_prefill_call import prefill_attend
-from attnctl.kernels.triton.runtime import TritonAttention
+from attnctl.kernels.triton.latent.prefill_call import prefill_attend
+from attnctl.kernels.triton.paged.runtime import TritonAttention
 from attnctl.ops.mla import Latent
 
 SHAPES = (

@@ -22,7 +22,7 @@ from mla_batches import (
 )
 from mla_sparse import Listed, default_sparse
 
-from attnctl.kernels.triton.latent_call import decode_launches
+from attnctl.kernels.triton.latent.call import decode_launches
 
 
 def check():

@@ -20,7 +20,7 @@ from mla_batches import (
 from mla_rows import plan_of
 from peers import load_flashmla
 
-from attnctl.kernels.triton.latent_call import decode_launches
+from attnctl.kernels.triton.latent.call import decode_launches
 
 DENSE = tuple(product((1, 16, 64, 128), (1024, 4096, 16384, 65536)))
 

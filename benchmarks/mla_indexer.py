@@ -6,8 +6,8 @@ import torch
 from gpu_times import GPU, compile_all, graph_ms
 from mla_batches import PAGE, drawn, error_of, launch_all, metadata_of
 
-from attnctl.kernels.triton.indexer import logits_launch
-from attnctl.kernels.triton.pick import pick_launches
+from attnctl.kernels.triton.latent.indexer import logits_launch
+from attnctl.kernels.triton.latent.pick import pick_launches
 from attnctl.ops.indexer import Indexing, key_planes, write_index_keys
 
 TOPK = 2048

@@ -10,7 +10,7 @@ from mla_batches import drawn, error_of, launch_all, poisoned
 from peers import load_fa3_dense
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from attnctl.kernels.triton.mla_prefill_call import prefill_attend, prefill_launch
+from attnctl.kernels.triton.latent.prefill_call import prefill_attend, prefill_launch
 from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.runtime import Metadata
 

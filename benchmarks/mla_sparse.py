@@ -21,7 +21,7 @@ from mla_batches import (
 from mla_rows import plan_of
 from peers import load_flashmla
 
-from attnctl.kernels.triton.latent_call import sparse_launches
+from attnctl.kernels.triton.latent.call import sparse_launches
 from attnctl.ops.packed_rows import pack_rows, unpack_rows
 
 SPARSE = ((1024, 8192), (64, 65536), (1, 65536), (16, 65536), (256, 65536))

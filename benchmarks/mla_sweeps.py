@@ -13,9 +13,9 @@ from mla_prompts import Prompt
 from mla_sparse import Listed
 
 from attnctl.kernels.triton.device_facts import device_of
-from attnctl.kernels.triton.hopper_call import hopper_launches
-from attnctl.kernels.triton.indexer import Asked
-from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
+from attnctl.kernels.triton.latent.call import decode_launches, sparse_launches
+from attnctl.kernels.triton.latent.hopper_call import hopper_launches
+from attnctl.kernels.triton.latent.indexer import Asked
 from attnctl.kernels.triton.launch import Tiles
 
 

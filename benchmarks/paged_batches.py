@@ -7,11 +7,11 @@ import math
 import torch
 from gpu_times import GPU
 
-from attnctl.kernels.triton import paged_attention
-from attnctl.kernels.triton.call import shape_of
 from attnctl.kernels.triton.device_facts import device_of
-from attnctl.kernels.triton.paged_launches import launches
-from attnctl.kernels.triton.plan import plan
+from attnctl.kernels.triton.paged import paged_attention
+from attnctl.kernels.triton.paged.call import shape_of
+from attnctl.kernels.triton.paged.launches import launches
+from attnctl.kernels.triton.paged.plan import plan
 from attnctl.kernels.triton.relaunch import Relaunches
 from attnctl.ops.paged import Paged
 

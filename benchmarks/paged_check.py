@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 import torch
 from gpu_times import GPU
 
-from attnctl.kernels.triton import paged_attention, write_cache
+from attnctl.kernels.triton.paged import paged_attention, write_cache
 from attnctl.ops import paged as specification
 from attnctl.ops.compare import compare
 from attnctl.ops.paged import Paged

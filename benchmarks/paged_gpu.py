@@ -27,8 +27,8 @@ from paged_check import check
 from paged_sweeps import sweep_decode, sweep_prefill
 from peers import load_fa3, load_vllm_triton
 
-from attnctl.kernels.triton import knobs_for
 from attnctl.kernels.triton.device_facts import device_of
+from attnctl.kernels.triton.paged import knobs_for
 
 DECODE = (
     (1, 1024, 1),

@@ -9,7 +9,7 @@ import torch
 from gpu_times import compile_all, milliseconds
 from paged_batches import WIDE, Batch
 
-from attnctl.kernels.triton import Knobs, Tiles
+from attnctl.kernels.triton.paged import Knobs, Tiles
 
 PROMPTS = ((1, 16384, 16384), (8, 1024, 1024), (4, 8192, 512))
 

@@ -8,7 +8,7 @@ from importlib import import_module
 import torch
 from gpu_times import GPU
 
-from attnctl.kernels.triton import decayed, gdn_chunks, mamba1_scan
+from attnctl.kernels.triton.states import decayed, gdn_chunks, mamba1_scan
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.linear import Linear
 from attnctl.ops.mamba1 import Mamba1
@@ -157,7 +157,7 @@ class Batch:
 
 def ours(batch):
     """A call of the bundled kernel."""
-    module = import_module(f"attnctl.kernels.triton.{batch.op.replace('kda', 'gdn')}")
+    module = import_module(f"attnctl.kernels.triton.states.{batch.op.replace('kda', 'gdn')}")
     metadata = batch.metadata()
 
     def run():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flash import summed
+from attnctl.kernels.paged.flash import summed
 from attnctl.runtime import Metadata
 
 

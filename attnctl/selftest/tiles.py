@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.kernels.packed_cache import PackedCache
+from attnctl.kernels.paged.packed_cache import PackedCache
 from attnctl.ops.paged import Paged, visible
 from attnctl.runtime import Metadata
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attnctl.exits import AbsentError, InputError
-from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.kernels.paged.flash_runtime import FlashAttention
 from attnctl.ops.paged_cases import case
 from attnctl.ops.paged_trial import try_case
 from tests.adapters import fakes

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attnctl.exits import InputError
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 from attnctl.ops.state_cases import PHASES, Value, case
 from attnctl.ops.state_trial import try_case
 from attnctl.registry import load as load_registry

@@ -24,7 +24,7 @@ def tensor(*sizes: int, dtype: str = "int32") -> Any:
 
 def launches() -> Iterator[Launch]:
     """DeepSeek's 128 heads and 2048 slots, with and without a log-sum-exp and empty lists."""
-    from attnctl.kernels.triton.settle_rows import name_launch, settle_launch
+    from attnctl.kernels.triton.latent.settle_rows import name_launch, settle_launch
 
     slots, count, starts = tensor(8, 2048), tensor(8), tensor(9)
     out, lse = tensor(8, 128, 512, dtype="bfloat16"), tensor(8, 128, dtype="float32")

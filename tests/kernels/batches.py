@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton import Knobs, Tiles, paged_attention
+from attnctl.kernels.triton.paged import Knobs, Tiles, paged_attention
 from attnctl.ops import paged as specification
 from attnctl.ops.compare import compare
 from attnctl.ops.paged import Paged, visible

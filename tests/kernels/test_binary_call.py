@@ -13,7 +13,7 @@ from torch import Tensor
 from triton.backends.nvidia.driver import make_tensordesc_arg, wrap_handle_tensordesc
 
 from attnctl.kernels.triton.binary_call import MAPS, Call, Calls, Encoder, Whole
-from attnctl.kernels.triton.prefill_call import _packed_box
+from attnctl.kernels.triton.paged.prefill_call import _packed_box
 
 META = {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [64, 64], "fp4_padded": False}
 

@@ -14,7 +14,7 @@ from attnctl.exits import InputError
 from attnctl.findings import Verdict
 from attnctl.kernels.cpu.build import build
 from attnctl.kernels.cpu.state_call import SOURCE, NativeStates, open_states
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 from attnctl.ops import state_cases
 from attnctl.ops.state_trial import try_case
 from attnctl.probe.realhost import RealHost

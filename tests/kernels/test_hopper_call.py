@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels.triton.hopper_call import segments_for, takes
-from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
+from attnctl.kernels.triton.latent.call import decode_launches, sparse_launches
+from attnctl.kernels.triton.latent.hopper_call import segments_for, takes
 from attnctl.kernels.triton.launch import Device
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata

@@ -10,13 +10,13 @@ import triton
 import triton.language as tl
 
 from attnctl.exits import InputError
-from attnctl.kernels.triton.latent_call import decode_launches, sparse_launches
-from attnctl.kernels.triton.latent_launch import latent_tiles, run
-from attnctl.kernels.triton.latent_tile import widen_fp8
+from attnctl.kernels.triton.latent.call import decode_launches, sparse_launches
+from attnctl.kernels.triton.latent.launch import latent_tiles, run
+from attnctl.kernels.triton.latent.pick import CHUNK, PIECE, pick_launches
+from attnctl.kernels.triton.latent.prefill_call import prefill_tiles
+from attnctl.kernels.triton.latent.scatter_rows import scatter_rows
+from attnctl.kernels.triton.latent.tile import widen_fp8
 from attnctl.kernels.triton.launch import Device, Tiles
-from attnctl.kernels.triton.mla_prefill_call import prefill_tiles
-from attnctl.kernels.triton.pick import CHUNK, PIECE, pick_launches
-from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.latent_runtime import packed_batch
 from attnctl.ops.indexer import pick_topk
 from attnctl.ops.mla import Latent, latent_attention

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnctl.kernels.triton.latent.prefill_call import prefill_attend, prefill_launch
 from attnctl.kernels.triton.launch import Device
-from attnctl.kernels.triton.mla_prefill_call import prefill_attend, prefill_launch
 from attnctl.kernels.triton.stand_in import standing_on
 from attnctl.ops.mla import Latent, uncompressed_attention
 from attnctl.runtime import Metadata, open_backend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from attnctl.kernels.triton.latent_launch import latent_tiles
+from attnctl.kernels.triton.latent.launch import latent_tiles
 from attnctl.kernels.triton.launch import Device
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import ModelSpec

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from attnctl.exits import InputError
-from attnctl.kernels.state_knobs import CHUNKS, known, of_chunks, state_knobs
-from attnctl.kernels.triton import mamba1_scan
-from attnctl.kernels.triton.state_launch import Walk
+from attnctl.kernels.states.knobs import CHUNKS, known, of_chunks, state_knobs
+from attnctl.kernels.triton.states import mamba1_scan
+from attnctl.kernels.triton.states.launch import Walk
 from attnctl.layer import Layer, Options, layer_of
 from attnctl.model import read_model
 from attnctl.model.spec import ModelSpec

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels.triton.call import shape_of
+from attnctl.kernels.triton.latent.prefill_call import prefill_launch
 from attnctl.kernels.triton.launch import Device, Launch
-from attnctl.kernels.triton.mla_prefill_call import prefill_launch
-from attnctl.kernels.triton.paged_launches import launches
-from attnctl.kernels.triton.plan import knobs_for, plan
-from attnctl.kernels.triton.prefill_call import paged_launch
-from attnctl.kernels.triton.prefill_forms import (
+from attnctl.kernels.triton.paged.call import shape_of
+from attnctl.kernels.triton.paged.launches import launches
+from attnctl.kernels.triton.paged.plan import knobs_for, plan
+from attnctl.kernels.triton.paged.prefill_call import paged_launch
+from attnctl.kernels.triton.paged.prefill_forms import (
     HALF,
     L2_BYTES,
     LONG,

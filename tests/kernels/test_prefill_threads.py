@@ -7,10 +7,10 @@ from itertools import accumulate
 import pytest
 import torch
 
-from attnctl.kernels.triton import prefill_copy, prefill_groups, prefill_hopper, prefill_units
 from attnctl.kernels.triton.launch import Device
-from attnctl.kernels.triton.prefill_call import packed_launch, paged_launch
-from attnctl.kernels.triton.prefill_forms import HALF, LONG, PAIR, TINY, Form
+from attnctl.kernels.triton.paged import prefill_copy, prefill_groups, prefill_hopper, prefill_units
+from attnctl.kernels.triton.paged.prefill_call import packed_launch, paged_launch
+from attnctl.kernels.triton.paged.prefill_forms import HALF, LONG, PAIR, TINY, Form
 from tests.kernels.gluon_threads import StuckError, run_in_threads, source_of
 
 HOPPER = Device("sm_90", 1, 232448)

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton import Knobs, paged_attention
 from attnctl.kernels.triton.binary_call import Calls
-from attnctl.kernels.triton.cache import write_cache
-from attnctl.kernels.triton.call import prepare
 from attnctl.kernels.triton.launch import Device
-from attnctl.kernels.triton.paged_launches import launches
-from attnctl.kernels.triton.plan import knobs_for
-from attnctl.kernels.triton.prefill_call import paged_launch
+from attnctl.kernels.triton.paged import Knobs, paged_attention
+from attnctl.kernels.triton.paged.cache import write_cache
+from attnctl.kernels.triton.paged.call import prepare
+from attnctl.kernels.triton.paged.launches import launches
+from attnctl.kernels.triton.paged.plan import knobs_for
+from attnctl.kernels.triton.paged.prefill_call import paged_launch
 from attnctl.kernels.triton.ready_launch import ready_of
 from attnctl.kernels.triton.relaunch import Relaunches, form_of
 from attnctl.kernels.triton.stand_in import standing_on

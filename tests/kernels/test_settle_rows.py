@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attnctl.kernels import latent_tokens
-from attnctl.kernels.triton import settle_rows
+from attnctl.kernels.latent import tokens as tokens
+from attnctl.kernels.triton.latent import settle_rows
 
 from .batches import DEVICE
 
@@ -21,7 +21,7 @@ def test_named_slots_are_those_of_the_cache_and_counted(places: int, multiple: i
     values = torch.tensor([0, 3, 99, 100, 2**31 - 1, -1, -7, -(2**31)], dtype=torch.int32)
     picked = torch.randint(0, 8, (3, places), generator=torch.Generator().manual_seed(places))
     slots = values[picked]
-    wanted, count = latent_tokens.name_slots(slots, 100, multiple)
+    wanted, count = tokens.name_slots(slots, 100, multiple)
     assert wanted.shape[1] % multiple == 0
     assert set(wanted.unique().tolist()) <= {-1, 0, 3, 99}
     strided = torch.stack([slots, slots], 2).to(DEVICE)[..., 0]
@@ -45,7 +45,7 @@ def test_results_are_settled_in_live_rows_alone(
     starts = torch.tensor([0, 1, 4], dtype=torch.int32)
     count = torch.tensor([2, 0, 1, 1, 0], dtype=torch.int32) if counted else None
     outs, tops = [], []
-    for place, settle in (("cpu", latent_tokens.settle), (DEVICE, settle_rows.settle)):
+    for place, settle in (("cpu", tokens.settle), (DEVICE, settle_rows.settle)):
         out = torch.full((5, 6, 40), 7.0, dtype=dtype, device=place)[:, ::2]
         lse = torch.full((3, 5), 7.0, device=place).t() if with_lse else None
         moved = None if count is None else count.to(place)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.triton import gdn, linear, mamba1, mamba2, short_conv
+from attnctl.kernels.triton.states import gdn, linear, mamba1, mamba2, short_conv
 from attnctl.ops.state_cases import Value, case
 from attnctl.ops.state_inputs import build, pool_shape
 from attnctl.runtime import StateMetadata

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton import (
+from attnctl.kernels.triton.states import (
     decayed,
     gdn,
     gdn_chunks,
@@ -18,7 +18,7 @@ from attnctl.kernels.triton import (
     mamba2,
     short_conv,
 )
-from attnctl.kernels.triton.state_launch import MEASURED, PORTABLE
+from attnctl.kernels.triton.states.launch import MEASURED, PORTABLE
 from attnctl.ops.state_cases import Value, case
 from attnctl.ops.state_inputs import build, pool_shape
 from attnctl.ops.state_trial import SPECIFICATIONS, try_case

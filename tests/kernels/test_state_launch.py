@@ -6,11 +6,11 @@ import msgspec
 import torch
 import triton
 
-from attnctl.kernels.triton import gdn, mamba1, short_conv
 from attnctl.kernels.triton.launch import Device
 from attnctl.kernels.triton.stand_in import standing_on
-from attnctl.kernels.triton.state_launch import has_ptx
-from attnctl.kernels.triton.state_rows import blocks, power_of_2
+from attnctl.kernels.triton.states import gdn, mamba1, short_conv
+from attnctl.kernels.triton.states.launch import has_ptx
+from attnctl.kernels.triton.states.rows import blocks, power_of_2
 from attnctl.ops.state_cases import case
 from attnctl.ops.state_inputs import build
 from tests.ops.state_batches import packed

@@ -110,7 +110,7 @@ def test_interpreted_kernels_follow_any_schedule(op: str) -> None:
     """The Triton kernels, on two sequences."""
     one, _ = drawn(op, 200)
     drafted = msgspec.structs.replace(one, params={**one.params, "drafts": 2, "columns": 0})
-    check(module_of("triton", op), drafted, [37, 4], 200)
+    check(module_of("triton.states", op), drafted, [37, 4], 200)
 
 
 @pytest.mark.parametrize("op", OPS)

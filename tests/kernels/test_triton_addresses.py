@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnctl.kernels.triton import Knobs, paged_attention, write_cache
+from attnctl.kernels.triton.paged import Knobs, paged_attention, write_cache
 from attnctl.ops import paged as specification
 from attnctl.ops.paged import Paged
 

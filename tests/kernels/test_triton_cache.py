@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnctl.kernels.triton import Knobs, paged_attention, write_cache
+from attnctl.kernels.triton.paged import Knobs, paged_attention, write_cache
 from attnctl.ops import paged as specification
 from attnctl.ops.paged import Paged
 

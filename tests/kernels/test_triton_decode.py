@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.triton import Knobs, paged_attention, prepare, workspace_size
-from attnctl.kernels.triton.call import shape_of
 from attnctl.kernels.triton.device_facts import device_of
-from attnctl.kernels.triton.plan import plan
+from attnctl.kernels.triton.paged import Knobs, paged_attention, prepare, workspace_size
+from attnctl.kernels.triton.paged.call import shape_of
+from attnctl.kernels.triton.paged.plan import plan
 
 from .batches import DEVICE, SMALL, Batch, assert_right
 

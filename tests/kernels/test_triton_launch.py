@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from attnctl.kernels.triton.launch import Device, padded, split_width
-from attnctl.kernels.triton.plan import Knobs, Shape, knobs_for, plan
+from attnctl.kernels.triton.paged.plan import Knobs, Shape, knobs_for, plan
 
 H200 = Device("sm_90", 132, 232448)
 MI300 = Device("gfx942", 304, 65536)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from attnctl.kernels.triton import Knobs, Tiles
+from attnctl.kernels.triton.paged import Knobs, Tiles
 
 from .batches import SMALL, Batch, assert_right
 

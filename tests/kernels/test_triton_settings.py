@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from attnctl.exits import InputError
-from attnctl.kernels.triton.knobs import changed, checked, flat
 from attnctl.kernels.triton.launch import Device, Tiles
-from attnctl.kernels.triton.plan import Knobs, Plan, knobs_for, plan
+from attnctl.kernels.triton.paged.knobs import changed, checked, flat
+from attnctl.kernels.triton.paged.plan import Knobs, Plan, knobs_for, plan
 from attnctl.layer import Options, layer_of
 from attnctl.model.spec import LayerGroup, ModelSpec
 from attnctl.tune.measure.paged_settings import paged_settings, shape_of

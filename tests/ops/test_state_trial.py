@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 from attnctl.model.spec import State
 from attnctl.ops.case import split_case
 from attnctl.ops.catalog import OPERATIONS, all_cases, case_of, try_case

@@ -13,7 +13,7 @@ import pytest
 
 import attnctl
 from attnctl.exits import InputError
-from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.kernels.paged.flash_runtime import FlashAttention
 from attnctl.layer import Options, layer_of
 from attnctl.model import read_model
 from attnctl.plans.settings import applicable, lack_of

@@ -63,19 +63,19 @@ def test_the_hash_does_not_depend_on_where_the_kernels_lie(copied: Path) -> None
 @pytest.mark.parametrize(
     ("edited", "kind", "hit", "spared"),
     [
-        ("triton/decode.py", "gpu", {"TRITON_ATTN", "TRITON_ATTN_DIFFKV"}, {"CPU_ATTN"}),
+        ("triton/paged/decode.py", "gpu", {"TRITON_ATTN", "TRITON_ATTN_DIFFKV"}, {"CPU_ATTN"}),
         ("cpu/paged.cpp", "cpu", {"CPU_ATTN", "CPU_MLA"}, {"TRITON_ATTN", "GDN_ATTN"}),
         ("cpu/latent.cpp", "cpu", {"CPU_MLA", "CPU_MLA_SPARSE"}, {"CPU_ATTN", "GDN_ATTN"}),
         ("cpu/states.cpp", "cpu", {"GDN_ATTN", "SHORT_CONV_ATTN"}, {"CPU_ATTN"}),
         ("cpu/vectors.h", "cpu", {"GDN_ATTN", "CPU_ATTN", "CPU_MLA"}, {"TRITON_ATTN"}),
         ("cpu/build.py", "cpu", {"GDN_ATTN", "CPU_ATTN", "CPU_MLA"}, {"TRITON_ATTN"}),
-        ("triton/gdn.py", "gpu", {"GDN_ATTN"}, {"MAMBA1_ATTN", "MAMBA2_ATTN", "TRITON_ATTN"}),
+        ("triton/states/gdn.py", "gpu", {"GDN_ATTN"}, {"MAMBA1_ATTN", "TRITON_ATTN"}),
         ("eager/mamba1.py", "cpu", {"MAMBA1_ATTN"}, {"MAMBA2_ATTN", "GDN_ATTN"}),
-        ("triton/state_rows.py", "gpu", {"MAMBA1_ATTN", "MAMBA2_ATTN"}, {"TRITON_ATTN"}),
+        ("triton/states/rows.py", "gpu", {"MAMBA1_ATTN", "MAMBA2_ATTN"}, {"TRITON_ATTN"}),
         ("rivals/fla.py", "gpu", {"GDN_ATTN"}, {"TRITON_ATTN", "TRITON_MLA"}),
-        ("flash.py", "gpu", {"FLASH_ATTN", "FLASHINFER"}, {"TRITON_ATTN", "CPU_ATTN"}),
-        ("triton/mla_prefill.py", "gpu", {"TRITON_MLA", "FLASHMLA"}, {"TRITON_MLA_SPARSE"}),
-        ("aiter_latent.py", "gpu", {"ROCM_AITER_MLA"}, {"FLASHMLA", "TRITON_MLA"}),
+        ("paged/flash.py", "gpu", {"FLASH_ATTN", "FLASHINFER"}, {"TRITON_ATTN", "CPU_ATTN"}),
+        ("triton/latent/prefill.py", "gpu", {"TRITON_MLA", "FLASHMLA"}, {"TRITON_MLA_SPARSE"}),
+        ("latent/aiter.py", "gpu", {"ROCM_AITER_MLA"}, {"FLASHMLA", "TRITON_MLA"}),
     ],
 )
 def test_an_edited_kernel_changes_its_own_backends_only(
@@ -90,7 +90,7 @@ def test_an_edited_kernel_changes_its_own_backends_only(
 @pytest.mark.parametrize(
     ("edited", "kind"),
     [
-        ("triton/gdn.py", "cpu"),
+        ("triton/states/gdn.py", "cpu"),
         ("triton/launch.py", "cpu"),
         ("rivals/fla.py", "cpu"),
         ("cpu/states.cpp", "gpu"),
@@ -109,7 +109,7 @@ def test_what_the_other_kind_of_device_runs_changes_no_hash(
     assert "GDN_ATTN" in found[other]
 
 
-@pytest.mark.parametrize("edited", ["state_runtime.py", "latent_cache.py"])
+@pytest.mark.parametrize("edited", ["states/runtime.py", "latent/cache.py"])
 def test_the_host_side_of_both_kinds_changes_both(copied: Path, edited: str) -> None:
     """What calls a kernel is a part of the time that it takes, wherever it computes."""
     found = changed(load(), copied, edited)
@@ -122,13 +122,13 @@ def test_a_lone_module_is_hashed_as_it_stands(
 ) -> None:
     """A plug-in of one file has that file for its kernel's source."""
     source = tmp_path / "lone.py"
-    source.write_text("from attnctl.kernels.triton import decode\n")
+    source.write_text("from attnctl.kernels.triton.paged import decode\n")
     module = types.ModuleType("lone")
     module.__file__ = str(source)
     monkeypatch.setitem(sys.modules, "lone", module)
     backend = Backend(name="LONE", summary="s", ops=("paged",), rules=(), module="lone")
     files = KernelHashes().files(backend, "gpu")
-    assert {source, KERNELS / "triton" / "decode.py"} <= files
+    assert {source, KERNELS / "triton/paged/decode.py"} <= files
     assert KernelHashes().files(backend, "cpu") == {source}
     first = KernelHashes().of(backend, "gpu")
     source.write_text("1\n")
@@ -158,7 +158,7 @@ def test_what_a_backend_only_declares_is_no_kernel() -> None:
     assert {"decode.py", "prefill.py"} <= {path.name for path in files}
 
 
-@pytest.mark.parametrize("edited", ["paged_checks.py", "batch_checks.py", "cpu/checks.py"])
+@pytest.mark.parametrize("edited", ["paged/checks.py", "batch_checks.py", "cpu/checks.py"])
 def test_what_refuses_a_call_is_no_kernel(copied: Path, edited: str) -> None:
     """Checks launch nothing, so that timings outlive an edit of theirs."""
     assert (copied / edited).is_file()

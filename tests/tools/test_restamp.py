@@ -16,7 +16,7 @@ from tests.commands.running import ROOT
 from tests.profile import factory
 from tools.restamp import main
 
-EDITED = "attnctl/kernels/triton/decode.py"
+EDITED = "attnctl/kernels/triton/paged/decode.py"
 
 
 def git(root: Path, *words: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnctl.kernels.triton.latent_launch import latent_tiles
+from attnctl.kernels.triton.latent.launch import latent_tiles
 from attnctl.kernels.triton.launch import Device
 from attnctl.ops.catalog import case_of, layer_for
 from attnctl.tune.measure.latent_settings import latent_settings

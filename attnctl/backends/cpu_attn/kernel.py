@@ -13,8 +13,8 @@ from attnctl.kernels.batch_checks import CheckedMetadata, check_batch
 from attnctl.kernels.cpu.built_runtime import Built
 from attnctl.kernels.cpu.checks import check_cache, check_query, check_sizes, check_write
 from attnctl.kernels.metadata_checks import CheckedBatches
-from attnctl.kernels.packed_cache import over_scales
-from attnctl.kernels.paged_checks import check_params_of, check_spread
+from attnctl.kernels.paged.checks import check_params_of, check_spread
+from attnctl.kernels.paged.packed_cache import over_scales
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, check_knobs, refuse_kernel

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.cpu.built_runtime import Built
-from attnctl.kernels.latent_checks import check_cpu
-from attnctl.kernels.latent_dense import DenseLatent
+from attnctl.kernels.latent.checks import check_cpu
+from attnctl.kernels.latent.dense import DenseLatent
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 

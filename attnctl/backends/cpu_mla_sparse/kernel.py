@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from attnctl.kernels.cpu.built_runtime import Built
-from attnctl.kernels.latent_checks import check_cpu
-from attnctl.kernels.latent_sparse import SparseLatent
-from attnctl.kernels.latent_states_checks import check_index_keys, check_indexing
+from attnctl.kernels.latent.checks import check_cpu
+from attnctl.kernels.latent.sparse import SparseLatent
+from attnctl.kernels.latent.states_checks import check_index_keys, check_indexing
 from attnctl.ops.indexer import Indexing, write_index_keys
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from attnctl.kernels.flash_runtime import FlashAttention
+from attnctl.kernels.paged.flash_runtime import FlashAttention
 
 RUNTIME = FlashAttention("FLASH_ATTN")

@@ -17,10 +17,10 @@ from typing import Any
 from msgspec.structs import replace
 from torch import Tensor
 
-from attnctl.kernels.flash import Flash, find
-from attnctl.kernels.latent_adapter import DenseAdapter, State
-from attnctl.kernels.latent_tokens import split_pages
+from attnctl.kernels.latent.adapter import DenseAdapter, State
+from attnctl.kernels.latent.tokens import split_pages
 from attnctl.kernels.libraries import Load
+from attnctl.kernels.paged.flash import Flash, find
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 

@@ -14,10 +14,10 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.flash import summed, window
 from attnctl.kernels.libraries import loaded
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.chunks import unchunked
+from attnctl.kernels.paged.flash import summed, window
+from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 

@@ -11,9 +11,9 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashinfer_latent import FlashInferLatent, computes
-from attnctl.kernels.latent_adapter import DenseAdapter, State
-from attnctl.kernels.latent_tokens import each_token, split_pages
+from attnctl.kernels.latent.adapter import DenseAdapter, State
+from attnctl.kernels.latent.flashinfer import FlashInferLatent, computes
+from attnctl.kernels.latent.tokens import each_token, split_pages
 from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata

@@ -11,9 +11,9 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashinfer_latent import FlashInferLatent, computes
-from attnctl.kernels.latent_adapter import SparseAdapter, State
-from attnctl.kernels.latent_tokens import one_stride
+from attnctl.kernels.latent.adapter import SparseAdapter, State
+from attnctl.kernels.latent.flashinfer import FlashInferLatent, computes
+from attnctl.kernels.latent.tokens import one_stride
 from attnctl.kernels.libraries import Load
 from attnctl.kernels.row_lists import packed_first
 from attnctl.ops.mla import Latent

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashmla import FlashMlaModule
-from attnctl.kernels.latent_adapter import DenseAdapter, State
-from attnctl.kernels.latent_tokens import each_token, split_pages
+from attnctl.kernels.latent.adapter import DenseAdapter, State
+from attnctl.kernels.latent.flashmla import FlashMlaModule
+from attnctl.kernels.latent.tokens import each_token, split_pages
 from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata

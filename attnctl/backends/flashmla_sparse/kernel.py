@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.flashmla import FlashMlaModule
-from attnctl.kernels.latent_adapter import SparseAdapter, State
-from attnctl.kernels.latent_rows import PACKED
-from attnctl.kernels.latent_tokens import least, more_heads, one_stride
+from attnctl.kernels.latent.adapter import SparseAdapter, State
+from attnctl.kernels.latent.flashmla import FlashMlaModule
+from attnctl.kernels.latent.rows import PACKED
+from attnctl.kernels.latent.tokens import least, more_heads, one_stride
 from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 

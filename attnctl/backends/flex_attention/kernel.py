@@ -14,7 +14,7 @@ from torch.fx.experimental import _config as fx_config
 
 from attnctl.exits import InputError
 from attnctl.kernels.flex.attend import Batch, attend, batch_of, fused, mark_sizes, unfused
-from attnctl.kernels.packed_cache import PackedCache, refuse
+from attnctl.kernels.paged.packed_cache import PackedCache, refuse
 from attnctl.kernels.plain_torch import plain_torch
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnctl.backends.gdn_attn.metadata import GdnMetadata, pieces, split
 from attnctl.backends.gdn_attn.split_checks import check_batch_to_split, check_split
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.states import over_tensors, take
 from attnctl.runtime import StateMetadata

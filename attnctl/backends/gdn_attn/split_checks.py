@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from attnctl.arguments import shown
 from attnctl.backends.gdn_attn.metadata import GdnMetadata
 from attnctl.kernels.batch_checks import INTEGERS, refuse
-from attnctl.kernels.state_batch_checks import FLAGS, check_kind, check_rows
-from attnctl.kernels.state_checks import refuse_count
+from attnctl.kernels.states.batch_checks import FLAGS, check_kind, check_rows
+from attnctl.kernels.states.checks import refuse_count
 
 if TYPE_CHECKING:
     from torch import Tensor

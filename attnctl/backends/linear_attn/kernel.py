@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 
 RUNTIME = StateAttention("LINEAR_ATTN", "linear", ("linear", "lightning"), ("fla",))

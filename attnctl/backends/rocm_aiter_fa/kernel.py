@@ -13,10 +13,10 @@ from typing import Any
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.flash import window
 from attnctl.kernels.libraries import loaded
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.chunks import unchunked
+from attnctl.kernels.paged.flash import window
+from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
 from attnctl.kernels.row_lists import row_lists
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata

@@ -10,9 +10,9 @@ from importlib import import_module
 
 from torch import Tensor
 
-from attnctl.kernels.aiter_latent import AiterLatent
-from attnctl.kernels.latent_adapter import SparseAdapter, State
-from attnctl.kernels.latent_tokens import one_stride
+from attnctl.kernels.latent.adapter import SparseAdapter, State
+from attnctl.kernels.latent.aiter import AiterLatent
+from attnctl.kernels.latent.tokens import one_stride
 from attnctl.kernels.libraries import Load
 from attnctl.kernels.row_lists import picked_lists
 from attnctl.ops.mla import Latent

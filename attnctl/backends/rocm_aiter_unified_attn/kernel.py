@@ -15,9 +15,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from attnctl.kernels.chunks import unchunked
-from attnctl.kernels.flash import window
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.chunks import unchunked
+from attnctl.kernels.paged.flash import window
+from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, refuse_kernel
@@ -25,7 +25,7 @@ from attnctl.tune.settings import Limits, Setting, Work, refuse_kernel
 AITER_MODULE = "aiter.ops.triton.unified_attention"
 BUNDLED = "triton"
 NO_KNOBS: Mapping[str, Any] = MappingProxyType({})
-BUNDLED_MODULE = "attnctl.kernels.triton"
+BUNDLED_MODULE = "attnctl.kernels.triton.paged"
 
 
 class UnifiedAttention(PackedCache):
@@ -59,7 +59,7 @@ class UnifiedAttention(PackedCache):
 
     def with_knobs(self, knobs: Mapping[str, Any], kernel: str = "") -> UnifiedAttention:
         """This runtime with knobs of the bundled kernel. InputError: there is no such."""
-        from attnctl.kernels.triton.knobs import checked
+        from attnctl.kernels.triton.paged.knobs import checked
 
         refuse_kernel(self.name, kernel, (BUNDLED,))
         return UnifiedAttention(self._load, checked(self.name, knobs), kernel == BUNDLED)
@@ -135,8 +135,8 @@ class UnifiedAttention(PackedCache):
             return {}
         if self._tuned is None:
             from attnctl.kernels.triton.device_facts import device_of
-            from attnctl.kernels.triton.knobs import changed
-            from attnctl.kernels.triton.plan import knobs_for
+            from attnctl.kernels.triton.paged.knobs import changed
+            from attnctl.kernels.triton.paged.plan import knobs_for
 
             self._tuned = changed(knobs_for(device_of(device).arch), self._knobs)
         return {"knobs": self._tuned}

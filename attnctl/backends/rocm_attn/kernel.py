@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
-from attnctl.kernels.chunks import unchunked
 from attnctl.kernels.libraries import loaded
-from attnctl.kernels.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.chunks import unchunked
+from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from attnctl.kernels.state_runtime import StateAttention
+from attnctl.kernels.states.runtime import StateAttention
 
 RUNTIME = StateAttention("SHORT_CONV_ATTN", "short_conv", ("short_conv",), ("causal_conv1d",))

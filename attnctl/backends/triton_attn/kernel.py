@@ -1,5 +1,5 @@
 """TRITON_ATTN's runtime: the bundled paged kernels."""
 
-from attnctl.kernels.triton.runtime import TritonAttention
+from attnctl.kernels.triton.paged.runtime import TritonAttention
 
 RUNTIME = TritonAttention("TRITON_ATTN")

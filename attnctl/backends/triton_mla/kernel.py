@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from attnctl.kernels.latent_dense import DenseLatent
+from attnctl.kernels.latent.dense import DenseLatent
 from attnctl.kernels.triton.device_checks import check_device
-from attnctl.kernels.triton.latent_call import decode_launches, dense_query
-from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
-from attnctl.kernels.triton.latent_launch import run
-from attnctl.kernels.triton.merge_states import merge_states
-from attnctl.kernels.triton.mla_prefill_call import prefill_attend
+from attnctl.kernels.triton.latent.call import decode_launches, dense_query
+from attnctl.kernels.triton.latent.knobs import USUAL, LatentKnobs, latent_knobs
+from attnctl.kernels.triton.latent.launch import run
+from attnctl.kernels.triton.latent.merge_states import merge_states
+from attnctl.kernels.triton.latent.prefill_call import prefill_attend
+from attnctl.kernels.triton.latent.scatter_rows import scatter_rows
 from attnctl.kernels.triton.relaunch import Relaunches
-from attnctl.kernels.triton.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 

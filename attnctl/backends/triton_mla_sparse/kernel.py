@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from attnctl.kernels.latent_sparse import SparseLatent
+from attnctl.kernels.latent.sparse import SparseLatent
 from attnctl.kernels.triton.device_checks import check_device
-from attnctl.kernels.triton.indexer_call import TritonIndexer
-from attnctl.kernels.triton.latent_call import dense_query, sparse_launches
-from attnctl.kernels.triton.latent_knobs import USUAL, LatentKnobs, latent_knobs
-from attnctl.kernels.triton.latent_launch import run
-from attnctl.kernels.triton.scatter_rows import scatter_rows
+from attnctl.kernels.triton.latent.call import dense_query, sparse_launches
+from attnctl.kernels.triton.latent.indexer_call import TritonIndexer
+from attnctl.kernels.triton.latent.knobs import USUAL, LatentKnobs, latent_knobs
+from attnctl.kernels.triton.latent.launch import run
+from attnctl.kernels.triton.latent.scatter_rows import scatter_rows
 from attnctl.ops.mla import Latent
 from attnctl.runtime import Metadata
 

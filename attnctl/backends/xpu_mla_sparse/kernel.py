@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnctl.kernels.latent_adapter import SparseAdapter, State
-from attnctl.kernels.latent_tokens import one_stride
+from attnctl.kernels.latent.adapter import SparseAdapter, State
+from attnctl.kernels.latent.tokens import one_stride
 from attnctl.kernels.libraries import Load
 from attnctl.ops.mla import Latent
 

@@ -11,7 +11,7 @@ from attnctl.arguments import shown
 from attnctl.exits import InputError
 from attnctl.kernels import size_checks
 from attnctl.kernels.batch_checks import FLOATS, CheckedMetadata, check_tensors
-from attnctl.kernels.paged_checks import check_written
+from attnctl.kernels.paged.checks import check_written
 from attnctl.ops.paged import Paged
 
 BLOCK_MULTIPLE = 32

@@ -57,7 +57,7 @@ class LatentKernels(Protocol):
         causal: bool,
         max_keys: int,
     ) -> tuple[Tensor, Tensor]:
-        """attnctl.kernels.latent_prefill.Attend, float32 in and out but for the query."""
+        """attnctl.kernels.latent.prefill.Attend, float32 in and out but for the query."""
 
     def merge(
         self, out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor, out: Tensor, lse: Tensor
@@ -98,7 +98,7 @@ def open_latent(host: Host) -> tuple[LatentKernels, Finding]:
     from attnctl.kernels.cpu.build import build_here
     from attnctl.kernels.cpu.build_tiles import build_tiles
     from attnctl.kernels.cpu.paged import SOURCE
-    from attnctl.kernels.latent_torch import TorchLatent
+    from attnctl.kernels.latent.plain import TorchLatent
 
     latent, paged = build_here(host, LATENT_SOURCE), build_tiles(host, SOURCE)
     if latent.path is None or paged.path is None:
@@ -111,7 +111,7 @@ def open_latent(host: Host) -> tuple[LatentKernels, Finding]:
 def open_indexer(host: Host) -> tuple[IndexerKernels, Finding]:
     """As open_latent, for the indexer."""
     from attnctl.kernels.cpu.build import build_here
-    from attnctl.kernels.indexer_torch import TorchIndexer
+    from attnctl.kernels.latent.plain_indexer import TorchIndexer
 
     built = build_here(host, INDEXER_SOURCE)
     if built.path is None:

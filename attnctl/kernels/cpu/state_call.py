@@ -80,7 +80,7 @@ class NativeStates:
     ) -> bool:
         """False where the kernels do not take these tensors: nothing has been done then.
 
-        The tensors are such as attnctl.kernels.state_checks lets pass. InputError: the batch leads
+        The tensors are such as attnctl.kernels.states.checks lets pass. InputError: the batch leads
         beyond them; its numbers may have changed since it was looked at.
         """
         # tensors that are made for the call live as long as it does

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnctl.kernels.state_checks import NUMBERS
-from attnctl.kernels.state_operands_checks import ANY, OPERATIONS, Operands, Shape
+from attnctl.kernels.states.checks import NUMBERS
+from attnctl.kernels.states.operands_checks import ANY, OPERATIONS, Operands, Shape
 from attnctl.ops.gdn import Gdn
 from attnctl.ops.linear import Linear
 from attnctl.ops.mamba1 import Mamba1
@@ -94,7 +94,7 @@ Packed = tuple[bytes, Tensor, list[Tensor]]
 def pack(
     op: str, x: Any, state: Tensor, batch: tuple[int, ...], drafts: int, out: Tensor | None
 ) -> Packed:
-    """The block of a call whose tensors fit together, as attnctl.kernels.state_checks has it.
+    """The block of a call whose tensors fit together, as attnctl.kernels.states.checks has it.
 
     batch: the members of struct Batch. drafts: columns that a convolution keeps for them. out: a
     new one where it is None. Refused, InputError, RuntimeError: the kernels do not take these

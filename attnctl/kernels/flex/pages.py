@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attnctl.kernels.flex.edges import Edges, edges, ends
 from attnctl.kernels.flex.items import Items
-from attnctl.kernels.packed_cache import views
+from attnctl.kernels.paged.packed_cache import views
 from attnctl.runtime import Metadata
 
 

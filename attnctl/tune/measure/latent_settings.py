@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from attnctl.kernels.triton.hopper_call import SEGMENT_TILES
-from attnctl.kernels.triton.latent_knobs import PORTABLE
-from attnctl.kernels.triton.latent_launch import latent_tiles
+from attnctl.kernels.triton.latent.hopper_call import SEGMENT_TILES
+from attnctl.kernels.triton.latent.knobs import PORTABLE
+from attnctl.kernels.triton.latent.launch import latent_tiles
 from attnctl.kernels.triton.launch import Device, Tiles, power
 from attnctl.tune.amounts import amounts, item_bytes
 from attnctl.tune.settings import Effort, Knobs, Limits, Setting, Work

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from attnctl.kernels.triton.knobs import changed, flat
 from attnctl.kernels.triton.launch import Device, padded
-from attnctl.kernels.triton.plan import Knobs, Plan, Shape, knobs_for, plan
+from attnctl.kernels.triton.paged.knobs import changed, flat
+from attnctl.kernels.triton.paged.plan import Knobs, Plan, Shape, knobs_for, plan
 from attnctl.tune.amounts import (
     amounts,
     cached_bytes,

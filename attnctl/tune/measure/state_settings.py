@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from attnctl.kernels.state_knobs import STEPS
+from attnctl.kernels.states.knobs import STEPS
 from attnctl.tune.settings import Knobs, Limits, Setting, Work
 
 SMALL = 64 << 10

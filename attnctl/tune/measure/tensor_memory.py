@@ -7,7 +7,7 @@ instruction, and on the device the end of the process.
 from __future__ import annotations
 
 from attnctl.kernels.triton.launch import padded, split_width
-from attnctl.kernels.triton.plan import Plan, Shape
+from attnctl.kernels.triton.paged.plan import Plan, Shape
 
 COLUMNS = 512
 """Of a multiprocessor: 128 lanes of 4 bytes each (PTX ISA, tensor memory)."""

@@ -1,0 +1,1 @@
+"""Paged attention: what a call must be, the packed cache, and FlashAttention in its versions."""

@@ -1,0 +1,1 @@
+"""Latent attention in Triton, dense and sparse, its indexer, and in Gluon for Hopper."""

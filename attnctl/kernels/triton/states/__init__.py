@@ -1,0 +1,1 @@
+"""Operations that keep a state, in Triton: a module for each, named after the operation."""
