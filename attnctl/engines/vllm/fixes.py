@@ -32,7 +32,7 @@ Trial = tuple[str, Facts, Layer]
 def with_fixes(
     row: Backend, facts: Facts, layer: Layer, findings: tuple[Finding, ...], stated: bool
 ) -> tuple[Finding, ...]:
-    """The findings, each with the one change that removes it, "" where no single one does.
+    """The findings, each once and with the one change that removes it, "" where none does alone.
 
     stated: the checkpoint states the cache's dtype, so that --kv-cache-dtype auto changes nothing.
     """
@@ -43,7 +43,7 @@ def with_fixes(
     ]
     now = {finding.code for finding in findings}
     fixed = []
-    for finding in findings:
+    for finding in dict.fromkeys(findings):
         fix = next((change for change, codes in left if _removes(finding.code, now, codes)), "")
         fixed.append(msgspec.structs.replace(finding, fix=fix))
     return tuple(fixed)
