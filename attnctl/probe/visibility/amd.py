@@ -61,7 +61,8 @@ def _amd_filter(
     for word in words(mask):
         index = leading_number(word)
         if index is None:
-            fits = [at for at in left if (uuids[at] or "").lower() == word.lower()]
+            # a GPU without a UUID fits no entry, not even an empty one
+            fits = [at for at in left if word and (uuids[at] or "").lower() == word.lower()]
         else:
             fits = left[index : index + 1] if index >= 0 else []
         if not fits:
