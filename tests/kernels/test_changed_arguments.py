@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
+import attnctl.kernels.triton.paged  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.exits import InputError
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states

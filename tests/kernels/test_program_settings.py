@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
+import attnctl.kernels.triton.paged  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
 from tests.kernels.cpu.test_build import HostWithEnvironment
