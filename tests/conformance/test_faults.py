@@ -122,9 +122,9 @@ def _rule(answer: Any) -> Rule:
         ("no", "rule odd on .* gave str, wanted a Finding or None"),
         (met("odd", "", "x"), "its finding's wanted is '', wanted a few words"),
         (met("odd", "x", " "), "its finding's found is ' ', wanted a few words"),
-        (met("odd", "x", 5), "its finding's found is 5"),  # type: ignore[arg-type]
-        (Finding("odd", Verdict.UNMET, "x", "y", fix=None), "fix must be text"),  # type: ignore[arg-type]
-        (Finding("odd", "unmet", "x", "y"), "wanted a code and a Verdict"),  # type: ignore[arg-type]
+        (met("odd", "x", 5), "its finding's found is 5"),
+        (Finding("odd", Verdict.UNMET, "x", "y", fix=None), "fix must be text"),
+        (Finding("odd", "unmet", "x", "y"), "wanted a code and a Verdict"),
     ],
 )
 def test_a_rule_that_does_not_answer_in_findings_is_named(answer: Any, says: str) -> None:

@@ -142,13 +142,13 @@ def main(backends: list[str]) -> int:
                 made[source] = built(Path(name), source)
             return made[source]
 
-        build.build_here = build_here  # type: ignore[assignment]
-        build_tiles.build_tiles = build_here  # type: ignore[assignment]
+        build.build_here = build_here
+        build_tiles.build_tiles = build_here
         for module in list(sys.modules.values()):
             if getattr(module, "__name__", "").startswith("attnctl.kernels.cpu"):
                 vars(module).update(build_here=build_here)
-        ctypes.CDLL = Emulated  # type: ignore[assignment,misc]
-        Tensor.data_ptr = data_ptr  # type: ignore[assignment,method-assign]
+        ctypes.CDLL = Emulated
+        Tensor.data_ptr = data_ptr
         torch.set_num_threads(2)
         for backend in backends or BACKENDS:
             bad += tried(backend)

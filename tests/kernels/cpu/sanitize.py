@@ -109,7 +109,7 @@ def run_states(library: str) -> int:
     kernels, wrong = NativeStates(library), 0
     for op in ("gdn", "mamba1", "mamba2", "linear", "short_conv"):
         for case in cases(op)[::2]:
-            result = try_case(Kernels(op, kernels), case)  # type: ignore[arg-type]
+            result = try_case(Kernels(op, kernels), case)
             print(result.verdict, case.text, flush=True)
             wrong += result.verdict != "pass"
     return min(wrong, 1)

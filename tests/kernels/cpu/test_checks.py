@@ -32,7 +32,7 @@ def batch(runtime: PagedRuntime, **changes: object) -> Metadata:
         "max_query_len": 2,
         "max_seq_len": 64,
     }
-    return runtime.build_metadata(**(arguments | changes))  # type: ignore[arg-type]
+    return runtime.build_metadata(**(arguments | changes))
 
 
 def rows(

@@ -103,7 +103,7 @@ def test_half_precision(dtype: torch.dtype) -> None:
 def test_descriptors_give_what_pointers_give(layout: str, width: int, value_width: int) -> None:
     """The same batch read by tensor descriptors and by pointers, in each layout of the cache."""
     sizes = {"width": width, "value_width": value_width, "page": 32, "dtype": torch.float16}
-    batch = Batch((3, 5), (5, 70), layout=layout, **sizes)  # type: ignore[arg-type]
+    batch = Batch((3, 5), (5, 70), layout=layout, **sizes)
     boxes = msgspec.structs.replace(FEW, descriptors=True)
     params = batch.params()
     assert torch.equal(batch.run(params, boxes), batch.run(params, FEW))
