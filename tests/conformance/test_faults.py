@@ -164,7 +164,7 @@ def test_fields_and_names_are_checked() -> None:
     assert "must be a folder with __init__.py" in said(check_names, single)
 
 
-def test_a_declaration_that_imports_torch_is_told_where_to_move_it(tmp_path: Path) -> None:
+def test_a_declaration_that_imports_torch_is_told_where_to_move_it() -> None:
     """The module is read where torch cannot be imported."""
     one = backend("SOUND", module="faulty.sound.kernel")
     found = said(check_import, one)

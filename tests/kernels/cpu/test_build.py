@@ -218,7 +218,7 @@ def test_pages_that_are_no_multiple_of_32_are_refused() -> None:
 
 
 def test_a_compiler_whose_quotes_do_not_end_is_none(
-    source: Path, tmp_path: Path, script: Callable[[str, str], Path]
+    tmp_path: Path, script: Callable[[str, str], Path]
 ) -> None:
     """CC='gcc "' is passed over, and the next compiler found."""
     second = script("gcc", "")

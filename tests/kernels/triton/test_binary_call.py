@@ -155,7 +155,8 @@ def test_hooks_are_called_where_somebody_has_set_them() -> None:
     assert sent == [plain, (1, 2, 3, 7, 3, (4, 1, 0), facts, hook, after, 9), plain]
 
 
-def test_other_shapes_and_other_binaries_have_descriptors_of_their_own(driver: Driver) -> None:
+@pytest.mark.usefixtures("driver")
+def test_other_shapes_and_other_binaries_have_descriptors_of_their_own() -> None:
     """At the same address: what is encoded is the shape too, and how a kernel wants its boxes."""
     calls, one, other = Calls(), binary_of(Launcher(1, [META])), binary_of(Launcher(1, [{**META}]))
     whole = drawn()
