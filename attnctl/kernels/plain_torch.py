@@ -18,8 +18,10 @@ def plain_torch(device: torch.device) -> Iterator[None]:
     it: @plain_torch(CPU).
     """
     with torch.no_grad():
-        if not torch.is_autocast_enabled(device.type):
-            yield
-            return
-        with torch.autocast(device.type, enabled=False):
+        kind = device.type
+        # of a device that autocast does not know, as meta, it cannot even be asked
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                yield
+        else:
             yield

@@ -64,7 +64,7 @@ def test_unified_attention_without_an_aiter_that_takes_it_is_the_bundled_kernel(
             assert (max_query_len, max_seq_len) == (5, 70)
             return paged_attention(*tensors, out=out)
 
-    adapter = UnifiedAttention(fakes.loader(**there, attnctl__kernels__triton=Bundled))
+    adapter = UnifiedAttention(fakes.loader(**there, attnctl__kernels__triton__paged=Bundled))
     one = case(queries="5+2", contexts="70+9", **changes)
     assert try_case(adapter, one).verdict == "pass"
     assert calls == ([] if there and "alibi" in changes else ["bundled"])

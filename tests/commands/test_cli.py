@@ -7,12 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
+from io import StringIO
 
 import pytest
 
 from attnctl import __version__
 from attnctl.cli import COMMANDS, build, run
 from attnctl.commands.profile import VERBS
+from attnctl.render.output import Output
 from tests.commands.running import LLAMA, ROOT
 from tests.commands.running import run as answer
 
@@ -119,11 +121,11 @@ def test_debug_shows_where_an_error_came_from() -> None:
 def test_an_unforeseen_error_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
     """An exception that nobody expected is one sentence that says how to report it, exit 2."""
 
-    class Broken:
+    class Broken(Output):
         def json(self, value: object) -> None:
             raise ZeroDivisionError("a bug")
 
-    code = run(("probe", "--machine", "h200", "--json"), Broken())  # type: ignore[arg-type]
+    code = run(("probe", "--machine", "h200", "--json"), Broken(StringIO()))
     err = capsys.readouterr().err
     assert code == 2
     assert "ZeroDivisionError: a bug" in err
@@ -134,11 +136,11 @@ def test_an_unforeseen_error_asks_for_a_report(capsys: pytest.CaptureFixture[str
 def test_an_interrupt_exits_130(capsys: pytest.CaptureFixture[str]) -> None:
     """Control-C ends a command quietly with the shell's code for it."""
 
-    class Interrupted:
+    class Interrupted(Output):
         def json(self, value: object) -> None:
             raise KeyboardInterrupt
 
-    assert run(("probe", "--machine", "h200", "--json"), Interrupted()) == 130  # type: ignore[arg-type]
+    assert run(("probe", "--machine", "h200", "--json"), Interrupted(StringIO())) == 130
     assert capsys.readouterr().err == ""
 
 

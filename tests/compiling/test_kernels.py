@@ -74,7 +74,7 @@ def test_no_kernel_is_left_out(
     folder = Path(attnctl.__file__).parent / "kernels" / "triton"
     written = {
         node.name
-        for path in folder.glob("*.py")
+        for path in folder.rglob("*.py")
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef) and node.name.endswith("_kernel")
     }

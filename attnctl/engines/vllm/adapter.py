@@ -78,7 +78,7 @@ def _selected(
     more = (
         run_dtype(facts, options, spec)[1],
         *_about(table, facts, layer, choice, group),
-        _with_aiter(table, machine, group, layer, choice, facts),
+        _with_aiter(table, machine, layer, choice, facts),
     )
     return EngineDecision(
         version=table.version,
@@ -222,9 +222,7 @@ def _unchecked(table: Table, facts: Facts, layer: Layer, name: str) -> list[str]
     ]
 
 
-def _with_aiter(
-    table: Table, machine: Machine, group: LayerGroup, layer: Layer, choice: Choice, facts: Facts
-) -> str:
+def _with_aiter(table: Table, machine: Machine, layer: Layer, choice: Choice, facts: Facts) -> str:
     """Return what VLLM_ROCM_USE_AITER=1 would change, "" where nothing."""
     if facts.platform != "rocm" or "aiter" not in facts.have or "aiter_env" in facts.have:
         return ""
