@@ -230,6 +230,10 @@ def test_an_fp8_cache_under_image_prefixes_has_the_reason_that_comes_first(
             {"hf": {"index_topk": 2048}, "use_sparse": True},
             {"package_missing"},
         ),
+        *[
+            (*("12.0", "noext", "FLASHINFER_MLA_SPARSE_SM120"), {"use_sparse": sparse}, reasons)
+            for sparse, reasons in ((True, {"package_missing"}), (False, {"package_missing"}))
+        ],
         # the extension is asked for before the device
         (
             *("8.0", "noext", "FLASHMLA"),
@@ -272,6 +276,13 @@ def test_flashinfer_s_cubins_serve_sinks_and_nvfp4_whatever_the_group_of_heads()
     assert run(place, kv_cache_dtype="nvfp4", model=odd).pick == "FLASHINFER"
     assert run(place, head_size=64, has_sink=True, model=odd).pick == "FLASHINFER"
     assert run(place, block_size=128, model=odd).pick == "FLASHINFER"
+
+
+def test_of_nvfp4_caches_flashinfer_looks_at_the_beginning_of_the_name_on_10() -> None:
+    """vLLM's own check; elsewhere the whole name counts."""
+    packed = {"kv_cache_dtype": "nvfp4_ds_mla"}
+    assert run(("cuda", "10.0", "full"), **packed).pick == "FLASHINFER"
+    assert "kv_cache_dtype" in run(("cuda", "12.0", "full"), **packed).rejected["FLASHINFER"]
 
 
 def test_the_segmented_kernel_takes_windows_and_no_connector() -> None:

@@ -60,10 +60,10 @@ def _has_cubins(facts: Facts, layer: Layer) -> bool:
 
 
 def _flashinfer_kv(facts: Facts, layer: Layer) -> bool:
-    if layer.kv_cache_dtype == "nvfp4":
-        return facts.major in (8, 9, 12) or has_trtllm(facts, layer)
-    if layer.kv_cache_dtype == "nvfp4_4over6":
-        return has_trtllm(facts, layer)
+    if str(layer.kv_cache_dtype).startswith("nvfp4"):
+        # on 10.x vLLM looks at the beginning of the name alone
+        own = facts.major in (8, 9, 12) and layer.kv_cache_dtype == "nvfp4"
+        return own or has_trtllm(facts, layer)
     return layer.kv_cache_dtype in (None, *UNQUANTIZED, *CACHE_FP8)
 
 

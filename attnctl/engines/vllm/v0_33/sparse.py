@@ -179,6 +179,7 @@ ROWS = (
         features={"pcp": ANY},
         mla=True,
         sparse=True,
+        needs=("fa_wrapper",),
         combinations=(_sm120_api, _topk_2048),
         packs=("auto", *FP8),
     ),
