@@ -138,6 +138,68 @@ def test_rocr_filters_first_and_hip_numbers_what_is_left(environment, physical, 
     assert [finding.code for finding in visible.findings] == codes
 
 
+PREFIXED = ["GPU-9a00000000000001", "GPU-9a00000000000002", "GPU-00000000000000c7", None]
+
+
+@pytest.mark.parametrize(
+    ("mask", "physical", "invalid"),
+    [
+        # ROCR: UUIDs by a prefix and in any case, blanks, and numbers as strtol reads them
+        ("GPU-0", (2,), 0),
+        ("gpu-00000000000000C7,0", (2, 0), 0),
+        (" 1 , GPU-0 ", (1, 2), 0),
+        ("0x1,02", (1, 2), 0),
+        ("0,1,", (0, 1), 0),
+        ("1,-1,0", (1,), 0),
+        ("GPU-9a,2", (), 1),
+        ("GPU-", (), 1),
+        ("1x,2", (), 1),
+        ("2,2,0", (2,), 1),
+        ("3,GPU-00000000000000c7,2", (3, 2), 1),
+        ("all", (), 1),
+    ],
+)
+def test_rocr_reads_an_entry_to_its_end(mask, physical, invalid):
+    """A prefix fits one GPU or none, and a device that is named twice ends the list."""
+    visible = amd_visible({"ROCR_VISIBLE_DEVICES": mask}, PREFIXED)
+    assert visible.physical == physical
+    assert [finding.code for finding in visible.findings] == ["visibility.amd.invalid"] * invalid
+    assert all(finding.fix for finding in visible.findings)
+
+
+@pytest.mark.parametrize(
+    ("mask", "physical", "found"),
+    [
+        ("2,0", (2, 0), ""),
+        ("2,2,0", (2, 0), ""),
+        ("0,1,", (0, 1), ""),
+        ("GPU-00000000000000c7,0", (2, 0), ""),
+        ("GPU-9a", (0,), ""),
+        ("0, 1", (0,), "1 has blanks beside it, which HIP does not take"),
+        (" 0", (), "0 has blanks beside it, which HIP does not take"),
+        ("0,01", (0,), "01 fits none of the 4 GPUs"),
+        ("1x,2", (), "1x fits none of the 4 GPUs"),
+        ("+1", (), "+1 fits none of the 4 GPUs"),
+        ("GPU-00000000000000C7", (), "GPU-00000000000000C7 fits none of the 4 GPUs"),
+    ],
+)
+@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
+def test_hip_takes_numbers_as_they_are_printed(name, mask, physical, found):
+    """HIP compares the text of an entry with the number's own: a blank ends the list."""
+    visible = amd_visible({name: mask}, PREFIXED)
+    assert visible.physical == physical
+    assert [finding.found.startswith(found) for finding in visible.findings] == [True] * bool(found)
+
+
+def test_an_empty_mask_of_hip_lets_the_next_decide():
+    """The runtime goes on to CUDA_VISIBLE_DEVICES; PyTorch stops at HIP_VISIBLE_DEVICES."""
+    environment = {"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "1"}
+    (finding,) = amd_visible(environment, AMD).findings
+    assert finding.code == "visibility.amd.empty"
+    assert finding.found.endswith("the HIP runtime follows CUDA_VISIBLE_DEVICES")
+    assert finding.fix == "unset HIP_VISIBLE_DEVICES"
+
+
 @pytest.mark.parametrize(
     ("environment", "entries", "codes"),
     [
