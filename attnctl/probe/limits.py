@@ -167,7 +167,7 @@ def _memory(host: Host, ledger: Ledger) -> Limits:
 
 
 def _memory_limit(host: Host, total: int | None, ledger: Ledger) -> tuple[int | None, int | None]:
-    """(smallest limit on the way up, what is left under it)."""
+    """(smallest limit on the way up, the least that is left under any of them)."""
     path = "cpu.memory_limit_bytes"
     try:
         found = _memory_limits(host)
@@ -181,8 +181,10 @@ def _memory_limit(host: Host, total: int | None, ledger: Ledger) -> tuple[int | 
         return None, None
     limit, group = min(found, key=lambda entry: entry[0])
     ledger.known(path, f"{group.folder}/{_MEMORY_FILES[group.version][0]}")
-    used = _memory_used(host, group)
-    return limit, None if used is None else max(0, limit - used)
+    # what a group above has left may be less: its other members use it up
+    used = [(size, _memory_used(host, one)) for size, one in found]
+    left = [max(0, size - taken) for size, taken in used if taken is not None]
+    return limit, min(left, default=None)
 
 
 # limit, usage, and the key in memory.stat of the page cache that the kernel gives back when asked

@@ -152,3 +152,14 @@ def test_what_nobody_could_ask_is_unknown():
     for leaf in ("usable", "quota", "memory_limit_bytes"):
         assert ledger.facts[f"cpu.{leaf}"].status == "unknown"
         assert ledger.facts[f"cpu.{leaf}"].reason == "Permission denied"
+
+
+def test_what_is_left_is_the_least_of_any_group_around():
+    """A pod's sidecar has used up the pod's memory; the container's own limit has plenty left."""
+    own = {"memory.max": 4 * GIB, "memory.current": GIB, "memory.stat": "inactive_file 0"}
+    pod = {"memory.max": 8 * GIB, "memory.current": 7 * GIB, "memory.stat": "inactive_file 0"}
+    files = {f"/pod/app/{name}": f"{text}\n" for name, text in own.items()}
+    files |= {f"/pod/{name}": f"{text}\n" for name, text in pod.items()}
+    found, _ = limits(v2("/pod/app", files))
+    assert found.memory_limit_bytes == 4 * GIB
+    assert found.memory_available_bytes == GIB
