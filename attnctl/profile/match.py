@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from string import hexdigits
 from typing import Literal
 
 import msgspec
@@ -16,6 +17,7 @@ from attnctl.profile.values import Profile
 RETIME = "take a profile that was timed with these versions; until then it is used"
 KEY_FIELDS = ("vendor", "arch", "pci_id", "unit_count")
 NOT_KNOWN = "not known"
+_ID_DIGITS = 4
 MEMORY_TOLERANCE = 0.05
 """Share by which one part's memory differs with firmware, ECC and what the driver keeps."""
 
@@ -75,11 +77,25 @@ def key_findings(key: Key, here: Key) -> list[Finding]:
 def same(one: object, other: object) -> bool:
     """Whether two values of a key's field are one: hardware's names are not told by their case.
 
-    Tools print "10de:2335" and "10DE:2335", and people write a machine file from what they print.
+    Tools print "10de:2335", "10DE:2335", "0x2335" and "2335", and people write a profile or a
+    machine file from what they print. The vendor has a field of its own.
     """
     if isinstance(one, str) and isinstance(other, str):
-        return one.lower() == other.lower()
+        if one.lower() == other.lower():
+            return True
+        if ":" in one and ":" in other:
+            return False
+        return _device_id(one) == _device_id(other) != ""
     return one == other
+
+
+def _device_id(text: str) -> str:
+    """The four digits of a PCI device, whether or not its vendor's stand before; "" for others."""
+    vendor, colon, device = text.lower().rpartition(":")
+    digits = device.removeprefix("0x")
+    if len(digits) != _ID_DIGITS or not set(digits) <= set(hexdigits):
+        return ""
+    return "" if colon and len(vendor.removeprefix("0x")) != _ID_DIGITS else digits
 
 
 def same_key(one: Key, other: Key) -> bool:

@@ -147,6 +147,8 @@ def _layered(fitting: list[_Read], others: list[ProfileBrief]) -> Fit:
     hidden: dict[Shape, tuple[int, ...]] = {}
     for place, read in enumerate(fitting):
         for entry in _dated(read.profile):
+            if not entry.points:
+                continue
             if entry.shape in entries:
                 hidden[entry.shape] = (*hidden.get(entry.shape, ()), place)
             else:

@@ -32,6 +32,26 @@ def test_the_case_of_a_keys_names_is_no_difference() -> None:
     assert difference(profile(names=()), msgspec.structs.replace(named, entries=())).fields == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "status"),
+    [
+        ("74a2", "valid"),
+        ("0x74A2", "valid"),
+        ("0x1002:0x74a2", "foreign"),
+        ("74a3", "foreign"),
+        ("0x74a", "foreign"),
+        ("10de:74a2", "foreign"),
+        ("", "foreign"),
+    ],
+)
+def test_a_pci_device_may_be_written_without_its_vendor(written: str, status: str) -> None:
+    """sysfs prints "0x74a2", and a key names its vendor beside."""
+    box = machine()
+    stated = msgspec.structs.replace(KEY, pci_id=written)
+    timed = msgspec.structs.replace(profile(names=()), key=stated)
+    assert match(timed, box, box.gpus[0]).status == status
+
+
 @pytest.mark.parametrize("field", ["vendor", "arch", "pci_id", "unit_count"])
 def test_another_key_is_foreign_and_says_which_field(field: str) -> None:
     """A profile of another part is not used, and the finding names both values."""

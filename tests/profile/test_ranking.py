@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnctl.profile.ranking import BLOCK_SIZE, block_asked, standing
+from attnctl.profile.ranking import BLOCK_SIZE, block_asked, first_within_tie, standing
 from attnctl.profile.values import Point, Rejected, Timing
 
 NAMES = "ABCD"
@@ -95,3 +95,11 @@ def test_times_of_two_backends_say_nothing_of_two_sizes() -> None:
 def test_a_size_that_no_point_puts_first_is_not_asked_for() -> None:
     """A tune raced it and chose another, for reasons of its own."""
     assert block_asked((at(1, 16, 9.0, (128, 5.0)), *MANY), "A") == 16
+
+
+@given(st.integers(1, 10**7), st.sampled_from([100, 1000]))
+def test_two_hundredths_more_are_a_tie_however_floats_round(count: int, parts: int) -> None:
+    """102 to 100 and 2.346 to 2.3 alike; what is clearly more is not."""
+    best, tied, more = count / parts, count * 102 / parts / 100, count * 1021 / parts / 1000
+    assert first_within_tie([("first", tied), ("best", best)]) == "first"
+    assert first_within_tie([("first", more), ("best", best)]) == "best"

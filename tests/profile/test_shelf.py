@@ -149,6 +149,21 @@ def test_a_dead_kernel_hands_its_shape_on(places: dict[str, Path], ask: Ask) -> 
     assert "kernel source was other and is" in brief.dead[0]
 
 
+def test_an_entry_without_points_hands_its_shape_on(places: dict[str, Path], ask: Ask) -> None:
+    """It says nothing of its shape, and takes the place of no timings."""
+    write(places["bundled"] / "shipped.json", profile(name="shipped"))
+    whole = profile(name="mine")
+    empty = tuple(msgspec.structs.replace(entry, points=()) for entry in whole.entries)
+    keep(places, msgspec.structs.replace(whole, entries=empty))
+    found = ask()
+    assert found.profile is not None
+    assert all(entry.points for entry in found.profile.entries)
+    assert [(one.name, one.used) for one in found.considered] == [
+        ("mine", False),
+        ("shipped", True),
+    ]
+
+
 def test_one_dead_kernel_leaves_the_others_in_use(places: dict[str, Path], ask: Ask) -> None:
     """Only its own timings go."""
     document = profile()
