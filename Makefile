@@ -49,11 +49,11 @@ compile-knobs: $(VENV)/test.installed
 
 # the processor's C++ kernels as 64-bit ARM code in an emulator: a minute or two on two cores
 arm: $(VENV)/test.installed
-	$(BIN)/python -m tests.kernels.arm_cpu
+	$(BIN)/python -m tests.kernels.cpu.arm
 
 # the same kernels as Clang compiles them, on three threads: five minutes; CC names another than clang
 clang: $(VENV)/test.installed
-	$(BIN)/python -m tests.kernels.clang_cpu
+	$(BIN)/python -m tests.kernels.cpu.clang
 
 # installed and imported whole by each of these that is here
 PYTHONS ?= $(foreach minor,10 11 12 13,$(shell command -v python3.$(minor)))

@@ -52,7 +52,7 @@ class MlaRuntime(BatchRuntime, Protocol):
 
     cache: what cache_shape says, one row of L + R columns a token for all heads, any strides, the
     last dimension dense. lse: [T, H] float32, written where given. Rows of no sequence are left as
-    they are in what the caller passes.
+    they are in what the caller passes. InputError, of every call: as of PagedRuntime.
     """
 
     def cache_shape(
@@ -111,7 +111,7 @@ class MlaSparseRuntime(BatchRuntime, Protocol):
     """A backend of sparse latent attention, its indexer included.
 
     Shapes are those of attnctl.ops.mla_sparse and attnctl.ops.indexer. An adapter to a library
-    without an indexer takes the bundled one.
+    without an indexer takes the bundled one. InputError, of every call: as of PagedRuntime.
     """
 
     def cache_shape(
@@ -146,9 +146,8 @@ class MlaSparseRuntime(BatchRuntime, Protocol):
         check: InputError on a slot beyond the cache, at the price of waiting for the device.
         """
 
-    def index_cache_shape(
-        self, num_blocks: int, block_size: int, head_dim: int
-    ) -> tuple[int, ...]: ...
+    def index_cache_shape(self, num_blocks: int, block_size: int, head_dim: int) -> tuple[int, ...]:
+        """(N, P, bytes) torch.uint8: a key and its scales a token (attnctl.ops.indexer)."""
 
     def write_index(
         self, key: Tensor, index_cache: Tensor, metadata: Metadata, params: Indexing

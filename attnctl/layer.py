@@ -36,7 +36,7 @@ FEATURES = {
     "sliding_window": "a window to the left",
     "two_sided_window": "a window to both sides",
     "chunked": "attention inside fixed chunks",
-    "blocksparse": "a fixed block-sparse pattern",
+    "blocksparse": "attention to blocks of keys, by a pattern or an indexer",
     "sinks": "learned attention sinks",
     "softcap": "soft-capped logits",
     "alibi": "ALiBi position biases",

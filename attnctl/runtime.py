@@ -73,7 +73,12 @@ class BatchRuntime(Protocol):
         *,
         max_query_len: int,
         max_seq_len: int,
-    ) -> Metadata: ...
+    ) -> Metadata:
+        """The batch, as Metadata says, for all layers of a kind.
+
+        InputError: tensors of other kinds, ranks or devices, or other numbers of sequences; on a
+        processor also offsets that decrease, lengths that the batch exceeds, bounds too low.
+        """
 
 
 @runtime_checkable
@@ -82,6 +87,8 @@ class PagedRuntime(BatchRuntime, Protocol):
 
     key: [T, Hk, D], value: [T, Hk, Dv], query: [T, H, D]: any strides, the last dimension dense.
     cache: what cache_shape says, K and V of a token side by side in the last dimension.
+    InputError, of every call: tensors of other kinds, shapes, dtypes or devices, a cache or `out`
+    whose tokens or rows lie on one another; on a processor also pages and slots that there are not.
     """
 
     def cache_shape(

@@ -18,7 +18,7 @@ def _unit(x: Tensor) -> Tensor:
     return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
 
 
-def gdn_step(state, slots, q, k, v, g, beta, a_log, dt_bias, scale):  # type: ignore[no-untyped-def]
+def gdn_step(state, slots, q, k, v, g, beta, a_log, dt_bias, scale):
     """One token of every row; the states of the pool in place."""
     group = v.shape[2] // q.shape[2]
     q, k = (_unit(x[:, 0]).repeat_interleave(group, 1) for x in (q, k))
@@ -31,7 +31,7 @@ def gdn_step(state, slots, q, k, v, g, beta, a_log, dt_bias, scale):  # type: ig
     return (s * q[:, :, None]).sum(-1)[:, None] * scale
 
 
-def gdn_chunk(s, q, k, v, g, beta, a_log, dt_bias, scale):  # type: ignore[no-untyped-def]
+def gdn_chunk(s, q, k, v, g, beta, a_log, dt_bias, scale):
     """A chunk of every row; with a gate per channel the decays lie inside the products."""
     group = v.shape[2] // q.shape[2]
     q, k = (_unit(x).repeat_interleave(group, 2).transpose(1, 2) for x in (q, k))
@@ -55,7 +55,7 @@ def gdn_chunk(s, q, k, v, g, beta, a_log, dt_bias, scale):  # type: ignore[no-un
     return s * since[:, :, -1:] + update.mT @ (k * left), out.transpose(1, 2) * scale
 
 
-def mamba1_step(state, slots, x, dt, b, c, z, a, d, dt_bias):  # type: ignore[no-untyped-def]
+def mamba1_step(state, slots, x, dt, b, c, z, a, d, dt_bias):
     """One token of every row."""
     dt, x = softplus(dt.float() + dt_bias), x.float()
     s = (dt[..., None] * a).exp() * state[slots] + (dt * x)[..., None] * b.float()[:, None]
@@ -64,7 +64,7 @@ def mamba1_step(state, slots, x, dt, b, c, z, a, d, dt_bias):  # type: ignore[no
     return y * silu(z.float())
 
 
-def mamba2_step(state, slots, x, dt, b, c, a, d, dt_bias):  # type: ignore[no-untyped-def]
+def mamba2_step(state, slots, x, dt, b, c, a, d, dt_bias):
     """One token of every row."""
     group = x.shape[1] // b.shape[1]
     b, c = (v.float().repeat_interleave(group, 1) for v in (b, c))
@@ -76,7 +76,7 @@ def mamba2_step(state, slots, x, dt, b, c, a, d, dt_bias):  # type: ignore[no-un
     return (s * c[:, :, None]).sum(-1) + d[:, None] * x
 
 
-def mamba2_chunk(s, x, dt, b, c, a, d, dt_bias):  # type: ignore[no-untyped-def]
+def mamba2_chunk(s, x, dt, b, c, a, d, dt_bias):
     """A chunk of every row."""
     group = x.shape[2] // b.shape[2]
     b, c = (v.float().transpose(1, 2) for v in (b, c))
@@ -87,7 +87,7 @@ def mamba2_chunk(s, x, dt, b, c, a, d, dt_bias):  # type: ignore[no-untyped-def]
     return s, (y + d[:, None, None] * x).transpose(1, 2)
 
 
-def linear_step(state, slots, q, k, v, slope):  # type: ignore[no-untyped-def]
+def linear_step(state, slots, q, k, v, slope):
     """One token of every row; the state is K before V."""
     q, k, v = q.float(), k.float(), v.float()
     s = (-slope).exp()[:, None, None] * state[slots] + k[..., None] * v[:, :, None]
@@ -95,7 +95,7 @@ def linear_step(state, slots, q, k, v, slope):  # type: ignore[no-untyped-def]
     return (s * q[..., None]).sum(-2)
 
 
-def linear_chunk(s, q, k, v, slope):  # type: ignore[no-untyped-def]
+def linear_chunk(s, q, k, v, slope):
     """A chunk of every row."""
     q, k, v = (x.float().transpose(1, 2) for x in (q, k, v))
     decay = (-slope)[None, :, None].expand(q.shape[:3])
@@ -103,7 +103,7 @@ def linear_chunk(s, q, k, v, slope):  # type: ignore[no-untyped-def]
     return s.mT.contiguous(), out.transpose(1, 2)
 
 
-def _decayed(s, q, k, overlap, v, decay):  # type: ignore[no-untyped-def]
+def _decayed(s, q, k, overlap, v, decay):
     total = decay.cumsum(2)[..., None]
     count = total.shape[2]
     seen = torch.ones(count, count, dtype=torch.bool).tril()
@@ -113,7 +113,7 @@ def _decayed(s, q, k, overlap, v, decay):  # type: ignore[no-untyped-def]
     return s * total[:, :, -1:].exp() + (v * left).mT @ k, out
 
 
-def conv_rows(state, slots, x, weight, bias):  # type: ignore[no-untyped-def]
+def conv_rows(state, slots, x, weight, bias):
     """Whole rows [B, tokens, C] at once."""
     width = weight.shape[1]
     padded = torch.cat([state[slots], x], 1)

@@ -25,7 +25,7 @@ LATENT = Mla(
 def group(kind: str = "full", **more: Any) -> LayerGroup:
     """Two layers with 32 query and 8 KV heads of 128, or what the test says instead."""
     fields = {"layers": (0, 1), "num_heads": 32, "num_kv_heads": 8, "head_size": 128, **more}
-    return LayerGroup(kind=kind, **fields)  # type: ignore[arg-type]
+    return LayerGroup(kind=kind, **fields)
 
 
 def latent(topk: int | None = None, heads: int = 128, mla: Mla = LATENT) -> LayerGroup:

@@ -73,4 +73,4 @@ def test_a_plan_for_a_device_or_a_machine_that_is_none_is_one_sentence() -> None
     with pytest.raises(InputError, match="device 7: h200 has only device 0"):
         attnctl.plan(LLAMA, machines.load("h200"), device=7, profile="none")
     with pytest.raises(InputError, match=r"give a Machine, as attnctl\.machines\.load\('h200'\)"):
-        attnctl.plan(LLAMA, "h200", profile="none")  # type: ignore[arg-type]
+        attnctl.plan(LLAMA, "h200", profile="none")

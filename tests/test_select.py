@@ -39,7 +39,7 @@ def backend(name: str, *rules: Rule, place: int | None = None, **more: object) -
         rules=(operation("paged"), *rules),
         ranks=ranks,
         kernel="bundled",
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -172,7 +172,7 @@ def test_a_memo_gives_the_findings_that_asking_again_would() -> None:
     asked: list[Layer] = []
 
     def count(subject: object) -> None:
-        asked.append(subject.layer)  # type: ignore[attr-defined]
+        asked.append(subject.layer)
 
     counted = backend("A", Rule("seen", "layer", count), place=1)
     layer, memo = layer_of(SPEC, GROUP, Options()), Memo()

@@ -142,7 +142,8 @@ def unify(
     kernels: of the attention layers; the first one gives the granule. per_token_bytes: of one
     attention layer. block_size: the size so far, which only grows. floor: least granule (128 for
     latent caches). align: tokens between checkpoints of states that are kept at block ends, None
-    where only the last state is kept. round_to: a multiple that the engine wants in the end.
+    where only the last state is kept. round_to: a multiple that the engine wants in the end: the
+    padding grows with it, and a state that fitted exactly stays without.
     """
     if per_token_bytes < 1 or block_size < 1:
         raise InputError("block sizes need at least one byte per token and one token per block")
@@ -154,14 +155,15 @@ def unify(
     chosen = max(block_size, wanted)
     if chosen != block_size and not all(kernel.accepts(chosen) for kernel in kernels):
         return None
+    padded = chosen * per_token_bytes > state_bytes > 0
     chosen = _round_up(chosen, round_to)
     page = chosen * per_token_bytes
     return HybridBlocks(
         block_size=chosen,
         page_bytes=page,
         state_bytes=state_bytes,
-        padded_page_bytes=page if page > state_bytes > 0 else None,
-        mamba_block_size=None if align is None else chosen,
+        padded_page_bytes=page if padded else None,
+        mamba_block_size=None if align is None or state_bytes == 0 else chosen,
     )
 
 

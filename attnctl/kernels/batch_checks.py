@@ -18,6 +18,8 @@ from attnctl.runtime import Metadata
 
 FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 INTEGERS = frozenset({torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64})
+DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
+"""Of the tensors of a batch."""
 
 
 class FittingMetadata(Metadata, frozen=True, kw_only=True):
@@ -61,27 +63,12 @@ def check_batch(name: str, metadata: Metadata) -> CheckedMetadata:
     """
     if not isinstance(metadata, Metadata):
         refuse(name, f"metadata must be what build_metadata returns; it is {shown(metadata)}")
-    for field, dimensions in (
-        ("query_start_loc", 1),
-        ("seq_lens", 1),
-        ("block_table", 2),
-        ("slot_mapping", 1),
-    ):
+    for field, dimensions in DIMENSIONS.items():
         _check_integers(name, field, getattr(metadata, field), dimensions)
     check_bounds(name, metadata)
+    check_sequences(name, metadata)
     starts, lens = metadata.query_start_loc.tolist(), metadata.seq_lens.tolist()
-    if len(starts) != len(lens) + 1:
-        refuse(
-            name,
-            f"query_start_loc has {len(starts)} entries for {len(lens)} seq_lens; "
-            f"it needs {len(lens) + 1}",
-        )
     table, slots = metadata.block_table, metadata.slot_mapping
-    if table.shape[0] != len(lens):
-        refuse(
-            name,
-            f"block_table has {table.shape[0]} rows for {len(lens)} seq_lens; it needs one each",
-        )
     longest = _check_lengths(name, starts, lens, metadata)
     first, last = (int(x) for x in table.aminmax()) if table.numel() else (0, -1)
     return CheckedMetadata(
@@ -105,6 +92,20 @@ def check_bounds(name: str, metadata: Metadata) -> None:
         bound = getattr(metadata, field)
         if not isinstance(bound, Integral) or bound < 0:
             refuse(name, f"{field} must be an integer from 0 on, a bound; it is {bound!r}")
+
+
+def check_sequences(name: str, metadata: Metadata) -> None:
+    """InputError: its tensors are of different numbers of sequences."""
+    sequences, starts = metadata.seq_lens.shape[0], metadata.query_start_loc.shape[0]
+    if starts != sequences + 1:
+        refuse(
+            name,
+            f"query_start_loc has {starts} entries for {sequences} seq_lens; "
+            f"it needs {sequences + 1}",
+        )
+    rows = metadata.block_table.shape[0]
+    if rows != sequences:
+        refuse(name, f"block_table has {rows} rows for {sequences} seq_lens; it needs one each")
 
 
 def _owned(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -11,18 +11,18 @@ from torch import Tensor
 from attnctl.arguments import shown
 from attnctl.kernels import batch_checks
 from attnctl.kernels.batch_checks import (
+    DIMENSIONS,
     INTEGERS,
     CheckedMetadata,
     FittingMetadata,
     check_bounds,
+    check_sequences,
     check_tensors,
     refuse,
 )
 from attnctl.latent_runtime import packed_batch
 from attnctl.runtime import Metadata
 from attnctl.runtime_copies import MadeAnew
-
-DIMENSIONS = {"query_start_loc": 1, "seq_lens": 1, "block_table": 2, "slot_mapping": 1}
 
 
 def check_batch(name: str, metadata: Metadata) -> Metadata:
@@ -102,19 +102,7 @@ def _check_fields(name: str, metadata: Metadata, tensors: dict[str, Tensor]) -> 
                 f"dimension{'s'[: dimensions - 1]}; it is {list(tensor.shape)} {tensor.dtype}",
             )
     check_bounds(name, metadata)
-    sequences = metadata.seq_lens.shape[0]
-    if metadata.query_start_loc.shape[0] != sequences + 1:
-        refuse(
-            name,
-            f"query_start_loc has {metadata.query_start_loc.shape[0]} entries for {sequences} "
-            f"seq_lens; it needs {sequences + 1}",
-        )
-    if metadata.block_table.shape[0] != sequences:
-        refuse(
-            name,
-            f"block_table has {metadata.block_table.shape[0]} rows for {sequences} seq_lens; it "
-            "needs one each",
-        )
+    check_sequences(name, metadata)
 
 
 def check_places(name: str, metadata: Metadata, cache: Tensor) -> None:

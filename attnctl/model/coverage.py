@@ -57,7 +57,10 @@ _NAMES = frozenset(
         "use_cla", "use_mla", "use_qk_norm", "use_sliding_window", "v_head_dim",
     )
 )  # fmt: skip
-_PREFIXES = ("mamba_", "linear_", "mm_", "blocksparse_", "attn_", "kv_", "num_", "swa_", "index_")
+_PREFIXES = (
+    *("mamba_", "linear_", "mm_", "blocksparse_", "sparse_"),
+    *("attn_", "kv_", "num_", "swa_", "index_"),
+)
 
 
 class SortedKeys(msgspec.Struct, frozen=True):

@@ -88,9 +88,9 @@ PLAIN_TYPES = frozenset(
         "chatglm", "codeshell", "deci", "deepseek", "deepseek_vl_v2", "gritlm", "grok-1",
         "h2ovl_chat", "hf_olmo", "internlm", "internlm2", "internlm3", "internlmxcomposer2",
         "internvl_chat", "jais", "kimi_k2", "llava_llama", "llava_qwen", "mimo", "minicpm",
-        "minicpmo", "minicpmv", "molmo", "openelm", "orion", "ovis", "pangu", "phi-msft",
-        "phi4mm", "qwen", "skywork", "solar", "step3_text", "telechat",
-        "xverse",
+        "minicpmo", "minicpmv", "minimax_m3", "minimax_m3_text", "molmo", "openelm", "orion",
+        "ovis", "pangu", "phi-msft", "phi4mm", "qwen", "skywork", "solar", "step3_text",
+        "telechat", "xverse",
     )
 )  # fmt: skip
 

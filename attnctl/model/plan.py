@@ -6,7 +6,7 @@ from attnctl.model import windows
 from attnctl.model.attention import LAYERS, depth_of
 from attnctl.model.class_patterns import assumed_types
 from attnctl.model.keys import Keys, Value
-from attnctl.model.layer_names import canonical, names_in_file, repeated
+from attnctl.model.layer_names import canonical, masked, names_in_file, repeated
 from attnctl.model.traits import Cycle, Traits
 
 _PATTERNS = ("sliding_window_pattern", "_sliding_window_pattern")
@@ -28,7 +28,8 @@ def layer_names(text: Keys, traits: Traits) -> Value[list[str]]:
         return listed
     depth = depth_of(text).value
     return (
-        _by_index(text, depth)
+        _by_selection(text, depth)
+        or _by_index(text, depth)
         or _by_period(text, depth)
         or _by_repeat(text, depth)
         or _by_widths(text, depth)
@@ -46,6 +47,16 @@ def cycle_names(text: Keys, depth: int, cycle: Cycle) -> Value[list[str]]:
     odd = length.value - 1 if cycle.end == "last" else 0
     names = [cycle.minority if i % length.value == odd else cycle.majority for i in range(depth)]
     return Value(names, length.source)
+
+
+def _by_selection(text: Keys, depth: int) -> Value[list[str]] | None:
+    """Layers in which an indexer picks blocks of keys, where a dict of its own marks them.
+
+    As MiniMax-M3's files say it: one number a layer, 0 for full attention.
+    """
+    if text.is_false("sparse_attention_config.use_sparse_attention"):
+        return None
+    return masked(text, "sparse_attention_config.sparse_attention_freq", depth, "indexed", "full")
 
 
 def _by_index(text: Keys, depth: int) -> Value[list[str]] | None:

@@ -76,14 +76,27 @@ def _of_scheme(section: Keys, scheme: Value[Any]) -> Value[str] | None:
 
 
 def _of_quark(section: Keys) -> Value[str] | None:
-    """Quark lists the layers whose outputs go to the cache, and their format beside it."""
+    """Quark says the formats of layers' outputs, and which of these outputs go to the cache.
+
+    Newer files hold the layers of the cache in a dict of their own.
+    """
+    own = section.raw("kv_cache_quant_config")
+    if own is not None and _puts_out_fp8(own.value):
+        return Value("fp8", own.source)
     listed = section.raw("export.kv_cache_group")
     if listed is None or not listed.value:
         return None
-    spec = section.raw("layer_quant_config")
-    for entry in spec.value.values() if spec and isinstance(spec.value, dict) else ():
+    layers = section.raw("layer_quant_config")
+    if layers is not None and _puts_out_fp8(layers.value):
+        return Value("fp8", listed.source)
+    return None
+
+
+def _puts_out_fp8(layers: object) -> bool:
+    """True where one of the layers of this dict has an output in fp8."""
+    for entry in layers.values() if isinstance(layers, dict) else ():
         output = entry.get("output_tensors") if isinstance(entry, dict) else None
         dtype = output.get("dtype") if isinstance(output, dict) else None
         if isinstance(dtype, str) and "fp8" in dtype.lower():
-            return Value("fp8", listed.source)
-    return None
+            return True
+    return False

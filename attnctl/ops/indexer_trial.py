@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -19,8 +18,7 @@ from attnctl.ops.indexer import (
 )
 from attnctl.ops.packed_rows import GROUP, quantize_groups
 from attnctl.ops.paged_cases import lengths
-from attnctl.ops.paged_inputs import shuffled_pages
-from attnctl.runtime import Metadata
+from attnctl.ops.paged_inputs import Placed, shuffled_pages
 
 DISTINCT = 5
 """Different index keys of a case about ties."""
@@ -29,32 +27,16 @@ STRAY = -2
 """What picks are filled with before a run: no pick, and not the -1 of "none" either."""
 
 
-class IndexBatch(msgspec.Struct, frozen=True, kw_only=True):
+class IndexBatch(Placed, frozen=True, kw_only=True):
     """One case's tensors. query: [T + padding, Hi, D]. weights: [T + padding, Hi] float32.
 
-    key: [T_all + padding, D]. The rest is as in attnctl.ops.mla_inputs.
+    key: [T_all + padding, D].
     """
 
-    case: Case
     query: Tensor
     weights: Tensor
     key: Tensor
-    slots: Tensor
-    block_table: Tensor
-    query_start_loc: Tensor
-    seq_lens: Tensor
-    num_blocks: int
     params: Indexing
-
-    def metadata(self, runtime: MlaSparseRuntime, slots: Tensor) -> Metadata:
-        return runtime.build_metadata(
-            self.query_start_loc,
-            self.seq_lens,
-            self.block_table,
-            slots,
-            max_query_len=max(lengths(self.case, "queries"), default=0),
-            max_seq_len=max(lengths(self.case, "contexts"), default=0),
-        )
 
 
 def build(case: Case, device: torch.device | str = "cpu") -> IndexBatch:

@@ -62,15 +62,15 @@ def _without_memory(value: Any) -> Any:
     return msgspec.structs.replace(value, **changed)
 
 
-def _metadata(runtime: Any, batch: Any, longest: tuple[int, int]) -> Any:
-    new = batch.slots[batch.new]
+def _metadata(runtime: Any, batch: Any, slots: Tensor) -> Any:
+    """The runtime's metadata for a call that writes these slots."""
     return runtime.build_metadata(
         _known(batch.query_start_loc),
         _known(batch.seq_lens),
         _meta(batch.block_table),
-        _meta(new),
-        max_query_len=longest[0],
-        max_seq_len=longest[1],
+        _meta(slots),
+        max_query_len=batch.max_query_len,
+        max_seq_len=batch.max_seq_len,
     )
 
 
@@ -79,7 +79,7 @@ def _paged(runtime: Any, case: Case, batch: Any) -> None:
     from attnctl.ops.paged_trial import empty_cache
 
     cache = empty_cache(runtime, batch, "meta")
-    metadata = _metadata(runtime, batch, (batch.max_query_len, batch.max_seq_len))
+    metadata = _metadata(runtime, batch, batch.slots[batch.new])
     params = _without_memory(batch.params)
     query, key, value = (_meta(x) for x in (batch.query, batch.key, batch.value))
     runtime.write_cache(key, value, cache, metadata, params)
@@ -120,7 +120,7 @@ def _latent_cache(runtime: Any, batch: Any) -> tuple[Tensor, Any]:
         shape.append(str(case["kv_cache_dtype"]))
     storage = _storage(case)
     cache = torch.empty(runtime.cache_shape(*shape), dtype=storage, device="meta")
-    metadata = _metadata(runtime, batch, _longest(case))
+    metadata = _metadata(runtime, batch, batch.slots[batch.new])
     runtime.write_cache(_meta(batch.latent), _meta(batch.rope), cache, metadata, batch.params)
     return cache, metadata
 
@@ -132,13 +132,6 @@ def _storage(case: Case) -> torch.dtype:
     return torch.uint8 if case["kv_cache_dtype"] == PACKED else storage_dtype(case)
 
 
-def _longest(case: Case) -> tuple[int, int]:
-    from attnctl.ops.paged_cases import lengths
-
-    queries, contexts = lengths(case, "queries"), lengths(case, "contexts")
-    return max(queries, default=0), max(contexts, default=0)
-
-
 def _lse(batch: Any) -> Tensor:
     return torch.empty(batch.query.shape[:2], dtype=torch.float32, device="meta")
 
@@ -148,15 +141,7 @@ def _indexer(runtime: Any, case: Case, batch: Any) -> None:
 
     shape = index_cache_shape(batch.num_blocks, case.count("page"), case.count("head_dim"))
     cache = torch.empty(shape, dtype=torch.uint8, device="meta")
-    longest = _longest(case)
-    metadata = runtime.build_metadata(
-        _known(batch.query_start_loc),
-        _known(batch.seq_lens),
-        _meta(batch.block_table),
-        _meta(batch.slots),
-        max_query_len=longest[0],
-        max_seq_len=longest[1],
-    )
+    metadata = _metadata(runtime, batch, batch.slots)
     runtime.write_index(_meta(batch.key), cache, metadata, batch.params)
     query, weights = _meta(batch.query), _meta(batch.weights)
     picks = torch.empty((query.shape[0], batch.params.topk), dtype=torch.int32, device="meta")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -15,9 +14,8 @@ from attnctl.ops.case import Case
 from attnctl.ops.mla import Latent
 from attnctl.ops.packed_rows import E4M3_MAX, pack_rows
 from attnctl.ops.paged_cases import lengths
-from attnctl.ops.paged_inputs import new_tokens, paired_lengths, shuffled_pages
+from attnctl.ops.paged_inputs import Placed, new_tokens, paired_lengths, shuffled_pages
 from attnctl.ops.paged_trial import STORAGE
-from attnctl.runtime import Metadata
 
 KV_SCALE = 0.25
 """kv_scale of FP8 cases: not 1, so that dropping it is seen."""
@@ -25,44 +23,26 @@ KV_SCALE = 0.25
 PACKED = "fp8_ds_mla"
 
 
-class LatentBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """One case's tensors, on one device.
+class LatentBatch(Placed, frozen=True, kw_only=True):
+    """One case's tensors.
 
     query: [T + padding, H, L + R] (absorbed) or [T + padding, H, nope + R]. latent: [T_all, L] and
-    rope: [T_all, R], every context token of every sequence in order, padding rows behind; new:
-    which of them this batch brings. slots: [T_all] int64. w_uk: [H, nope, L], w_uv: [H, Dv, L].
+    rope: [T_all, R], padding rows behind; new: which of them this batch brings. w_uk: [H, nope, L],
+    w_uv: [H, Dv, L].
     """
 
-    case: Case
     query: Tensor
     latent: Tensor
     rope: Tensor
     w_uk: Tensor
     w_uv: Tensor
     new: Tensor
-    slots: Tensor
-    block_table: Tensor
-    query_start_loc: Tensor
-    seq_lens: Tensor
-    num_blocks: int
     params: Latent
 
     @property
     def live(self) -> int:
         """Query tokens that belong to a sequence."""
         return sum(lengths(self.case, "queries"))
-
-    def metadata(self, runtime: object, slots: Tensor) -> Metadata:
-        """The runtime's metadata for a call that writes these slots."""
-        made: Metadata = runtime.build_metadata(  # type: ignore[attr-defined]
-            self.query_start_loc,
-            self.seq_lens,
-            self.block_table,
-            slots,
-            max_query_len=max(lengths(self.case, "queries"), default=0),
-            max_seq_len=max(lengths(self.case, "contexts"), default=0),
-        )
-        return made
 
     def steps(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Rows and slots of two cache writes: what was there before, and this batch's tokens."""

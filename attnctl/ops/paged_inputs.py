@@ -14,6 +14,7 @@ from torch import Tensor
 from attnctl.ops.case import Case
 from attnctl.ops.paged import Paged, visible
 from attnctl.ops.paged_cases import lengths, widths
+from attnctl.runtime import BatchRuntime, Metadata
 
 PER_TOKEN = "int8_per_token_head"
 
@@ -21,25 +22,19 @@ KV_SCALES = (0.5, 0.25)
 """k_scale and v_scale of FP8 cases: unequal, so that swapping or dropping one is seen."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """One case's tensors, on one device.
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tokens of a case lie in a paged cache of any operation, on one device.
 
-    query: [T + padding, H, D]. key, value: [T_all, Hk, D or Dv]: every context token of every
-    sequence, in order; new: which rows of them this batch brings. slots: [T_all] int64.
-    block_table: [B, pages] int32 over num_blocks pages. query_start_loc: [B + 1] int32.
+    slots: [T_all] int64, of every context token of every sequence, in order. block_table:
+    [B, pages] int32 over num_blocks pages. query_start_loc: [B + 1] int32. seq_lens: [B] int32.
     """
 
     case: Case
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    new: Tensor
     slots: Tensor
     block_table: Tensor
     query_start_loc: Tensor
     seq_lens: Tensor
     num_blocks: int
-    params: Paged
 
     @property
     def max_query_len(self) -> int:
@@ -48,6 +43,31 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def max_seq_len(self) -> int:
         return max(lengths(self.case, "contexts"), default=0)
+
+    def metadata(self, runtime: BatchRuntime, slots: Tensor) -> Metadata:
+        """The runtime's metadata for a call that writes these slots."""
+        return runtime.build_metadata(
+            self.query_start_loc,
+            self.seq_lens,
+            self.block_table,
+            slots,
+            max_query_len=self.max_query_len,
+            max_seq_len=self.max_seq_len,
+        )
+
+
+class Batch(Placed, frozen=True, kw_only=True):
+    """One case's tensors.
+
+    query: [T + padding, H, D]. key, value: [T_all, Hk, D or Dv]; new: which rows of them this batch
+    brings.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    new: Tensor
+    params: Paged
 
 
 def build(case: Case, device: torch.device | str = "cpu") -> Batch:

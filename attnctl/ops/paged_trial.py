@@ -49,14 +49,7 @@ def try_case(runtime: PagedRuntime, case: Case, device: torch.device | str = "cp
         return fault("wrong", differs)
     tokens, heads = batch.query.shape[0], batch.query.shape[1]
     out, buffer = guarded((tokens, heads, widths(case)[1]), batch.query.dtype, device)
-    metadata = runtime.build_metadata(
-        batch.query_start_loc,
-        batch.seq_lens,
-        batch.block_table,
-        _new_slots(batch),
-        max_query_len=batch.max_query_len,
-        max_seq_len=batch.max_seq_len,
-    )
+    metadata = batch.metadata(runtime, _new_slots(batch))
     runtime.forward(batch.query, cache, metadata, batch.params, out)
     stray = overrun(buffer)
     live = tokens - case.count("padding")
@@ -132,14 +125,7 @@ def _write(runtime: PagedRuntime, batch: Batch, cache: Tensor) -> None:
     old = ~batch.new
     padded = torch.cat([batch.new, batch.new.new_ones(batch.key.shape[0] - total)])
     for rows, slots in ((_rows(old, batch), batch.slots[old]), (padded, _new_slots(batch))):
-        metadata = runtime.build_metadata(
-            batch.query_start_loc,
-            batch.seq_lens,
-            batch.block_table,
-            slots,
-            max_query_len=batch.max_query_len,
-            max_seq_len=batch.max_seq_len,
-        )
+        metadata = batch.metadata(runtime, slots)
         runtime.write_cache(batch.key[rows], batch.value[rows], cache, metadata, batch.params)
 
 

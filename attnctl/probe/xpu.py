@@ -45,7 +45,7 @@ def probe_intel(
     sources = [Sources(pci=device, node=render_node(host, device)) for device in devices]
     ze = _ask(host, sources, wsl)
     ledger.findings += _problems(sources, ze)
-    gpus, open_to_use = _gpus(host, ledger, _joined(sources, ze), ze)
+    gpus, open_to_use = _gpus(host, ledger, _joined(sources, ze))
     vendor = Vendor(
         status=_status(ze, open_to_use),
         source=LEVEL_ZERO if works(ze) else DEVICES,
@@ -118,9 +118,7 @@ def _partner(gpu: ZeGpu, sources: list[Sources]) -> Sources | None:
     return next((one for one in sources if one.pci_id == gpu.pci_id.value), None)
 
 
-def _gpus(
-    host: Host, ledger: Ledger, sources: list[Sources], ze: Ze
-) -> tuple[tuple[Gpu, ...], bool]:
+def _gpus(host: Host, ledger: Ledger, sources: list[Sources]) -> tuple[tuple[Gpu, ...], bool]:
     """Every GPU, with the masks applied, and whether any can be used at all."""
     able = [at for at, one in enumerate(sources) if one.ze is not None]
     visible = _masked(host, [sources[at] for at in able])

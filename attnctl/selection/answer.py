@@ -20,7 +20,7 @@ from attnctl.selection.latent_forms import latent_forms
 from attnctl.selection.memo import Memo
 from attnctl.selection.options import scoped, unheard
 from attnctl.selection.report import SelectReport, report
-from attnctl.selection.whatif import flips
+from attnctl.selection.whatif import Flip, flips
 
 if TYPE_CHECKING:
     from attnctl.decision import Decision
@@ -84,14 +84,7 @@ def answer(
         profiled.take(options)
     # an engine is asked under one size where that is what the timings gave
     engines = options if one_block is None or one_block.is_timed else own
-    changes = None
-    if what_if:
-        changes = [
-            flips(spec, group, machine, registry, options, device=device, profile=timed)
-            if group.kind != "none"
-            else ()
-            for group in spec.groups
-        ]
+    changes = _flips(spec, machine, registry, options, device, timed) if what_if else None
     costs = [
         cost(decision, options, spec.max_position, spec.max_encoder_position)
         for decision in decisions
@@ -182,6 +175,23 @@ def _decided(
     return settled(
         decisions, spec, machine, registry, options, device=device, profile=profile, memo=memo
     )
+
+
+def _flips(
+    spec: ModelSpec,
+    machine: Machine,
+    registry: Registry,
+    options: Options,
+    device: int,
+    profile: Profile | None,
+) -> list[tuple[Flip, ...]]:
+    """What would change each group's pick; nothing does where a group has no attention."""
+    return [
+        flips(spec, group, machine, registry, options, device=device, profile=profile)
+        if group.kind != "none"
+        else ()
+        for group in spec.groups
+    ]
 
 
 def _no_block(options: Options, found: OneBlock | None) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def _compiled(prepared: Prepared, found: SmokeReport, said: Sequence[Ready]) -> 
 
 
 def _children() -> int:
-    """A child a core, but no more than a machine's memory bears."""
+    """A child a core, and eight at most, since each takes memory for torch and a case."""
     import os
 
     return max(1, min(len(os.sched_getaffinity(0)), 8))

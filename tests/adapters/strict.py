@@ -45,5 +45,5 @@ def strict(
     def call(*args: Any, **kwargs: Any) -> Any:
         return compute(dict(signature.bind(*args, **kwargs).arguments))
 
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__signature__ = signature
     return call

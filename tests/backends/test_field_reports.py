@@ -170,7 +170,7 @@ def test_cache_blocks_adapt_or_follow_the_user(
     machine: Machine, layers: object, user: int | None, block: int
 ) -> None:
     """Left alone the smallest that fits; a page of the user's splits into kernel blocks."""
-    decision = decide(layers, machine, block_size=user)  # type: ignore[arg-type]
+    decision = decide(layers, machine, block_size=user)
     assert decision.pick is not None
     assert decision.pick.block_size == block
 

@@ -31,12 +31,12 @@ def two_sizes(tmp_path: Path) -> str:
         Timing(backend="FLASH_ATTN", median_us=13.0, knobs=wide),
         Timing(backend="TRITON_ATTN", median_us=14.0, knobs=wide),
     )
-    windowed = Point(**places, timings=timings, others=beside)  # type: ignore[arg-type]
+    windowed = Point(**places, timings=timings, others=beside)
     timings = (
         Timing(backend="FLASH_ATTN", median_us=150.0, knobs=wide, default_us=160.0),
         Timing(backend="TRITON_ATTN", median_us=100.0, knobs=wide, default_us=130.0),
     )
-    full = Point(**places, timings=timings)  # type: ignore[arg-type]
+    full = Point(**places, timings=timings)
     entries = (Entry(shape=of[0], points=(windowed,)), Entry(shape=of[1], points=(full,)))
     box = machine("h200")
     document = Profile(name="p", key=key_of(box, box.gpus[0]), entries=entries)

@@ -30,7 +30,7 @@ def write(path: Path, key: Key = H100, **more: object) -> None:
     )
     point = Point(phase="decode", batch=8, context=4096, timings=timings)
     entries = (Entry(shape=SHAPE, points=(point,)),)
-    document = Profile(name="mine", key=key, entries=entries, **more)  # type: ignore[arg-type]
+    document = Profile(name="mine", key=key, entries=entries, **more)
     path.write_bytes(msgspec.json.encode(document))
 
 

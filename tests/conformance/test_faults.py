@@ -122,9 +122,9 @@ def _rule(answer: Any) -> Rule:
         ("no", "rule odd on .* gave str, wanted a Finding or None"),
         (met("odd", "", "x"), "its finding's wanted is '', wanted a few words"),
         (met("odd", "x", " "), "its finding's found is ' ', wanted a few words"),
-        (met("odd", "x", 5), "its finding's found is 5"),  # type: ignore[arg-type]
-        (Finding("odd", Verdict.UNMET, "x", "y", fix=None), "fix must be text"),  # type: ignore[arg-type]
-        (Finding("odd", "unmet", "x", "y"), "wanted a code and a Verdict"),  # type: ignore[arg-type]
+        (met("odd", "x", 5), "its finding's found is 5"),
+        (Finding("odd", Verdict.UNMET, "x", "y", fix=None), "fix must be text"),
+        (Finding("odd", "unmet", "x", "y"), "wanted a code and a Verdict"),
     ],
 )
 def test_a_rule_that_does_not_answer_in_findings_is_named(answer: Any, says: str) -> None:
@@ -164,7 +164,7 @@ def test_fields_and_names_are_checked() -> None:
     assert "must be a folder with __init__.py" in said(check_names, single)
 
 
-def test_a_declaration_that_imports_torch_is_told_where_to_move_it(tmp_path: Path) -> None:
+def test_a_declaration_that_imports_torch_is_told_where_to_move_it() -> None:
     """The module is read where torch cannot be imported."""
     one = backend("SOUND", module="faulty.sound.kernel")
     found = said(check_import, one)

@@ -16,7 +16,8 @@ from tests.engines.invented import FULL, SPARSE, amd, intel, nvidia, processor
 
 SINKS = msgspec.structs.replace(FULL, head_size=64, sinks=True)
 DENSE = msgspec.structs.replace(SPARSE, kind="mla", indexer=None)
-GROUPS = (FULL, SINKS, DENSE, SPARSE, msgspec.structs.replace(FULL, prefix_lm=True))
+PAIR = msgspec.structs.replace(FULL, head_size=192, head_size_v=128)
+GROUPS = (FULL, SINKS, PAIR, DENSE, SPARSE, msgspec.structs.replace(FULL, prefix_lm=True))
 MACHINES = (
     nvidia((7, 5)),
     nvidia((8, 0), "flashinfer"),
@@ -135,6 +136,7 @@ def test_a_device_that_is_too_old_has_no_fix() -> None:
     """No flag makes another GPU of it."""
     assert reason(nvidia((8, 0)), SINKS, "FLASH_ATTN", "sinks").fix == ""
     assert reason(nvidia((7, 5)), FULL, "FLASH_ATTN", "compute_capability").fix == ""
+    assert reason(nvidia((8, 0)), PAIR, "FLASH_ATTN_DIFFKV", "kernel_missing").fix == ""
 
 
 def test_a_quantised_checkpoint_is_not_told_to_take_auto() -> None:

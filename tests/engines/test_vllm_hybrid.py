@@ -42,6 +42,15 @@ def test_qwen3_next_gets_544_on_an_a100() -> None:
         ({"platform": "cpu", "arch": "aarch64", "attn": {**ATTN, "backends": ["CPU_ATTN"]}}, 640),
         ({"arch": "10.0", "attn": {**ATTN, "backends": ["FLASH_ATTN"]}}, 640),
         ({"arch": "10.0", "attn": {**ATTN, "backends": ["TRITON_FLASHINFER"]}}, 576),
+        (
+            {
+                "arch": "10.0",
+                "attn": {**ATTN, "backends": ["FLASH_ATTN"]},
+                "cache": {"user_block_size": 64},
+            },
+            640,
+        ),
+        ({"arch": "11.0", "attn": {**ATTN, "backends": ["FLASH_ATTN"]}}, 544),
         ({"attn": {**ATTN, "backends": ["TRITON_ATTN", "FLASHINFER"]}}, 544),
     ],
 )
@@ -53,6 +62,28 @@ def test_a_change_of_run_changes_the_block(case: dict[str, Any], block_size: int
 def test_an_exact_fit_is_not_padded() -> None:
     """Three drafts make the state 1,146,880 bytes, which is 560 tokens exactly."""
     assert sizes(num_spec=3)["mamba_page_size_padded"] is None
+
+
+def test_a_block_that_only_xpu_rounds_leaves_an_exact_fit_without_padding() -> None:
+    """560 tokens fit; the delta rule's kernel wants 576, and what was not padded stays so."""
+    found = sizes(platform="xpu", arch="xpu", num_spec=3)
+    assert (found["block_size"], found["mamba_page_size_padded"]) == (576, None)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", None), ("float16", "ValueError")])
+def test_states_of_kimi_s_delta_rule_are_never_float16(dtype: str, error: str | None) -> None:
+    """Every other kind of state may be."""
+    cache = {"mamba_ssm_cache_dtype": dtype}
+    state = {"kind": "kda", "heads": 32, "head_dim": 128, "conv": 4}
+    assert sizes(state=state, cache=cache)["error"] == error
+    assert sizes(cache=cache)["error"] is None
+
+
+def test_a_rank_without_a_head_keeps_no_state_block() -> None:
+    """Heads of linear attention divide downwards: on 8 ranks 4 heads leave nothing to keep."""
+    state = {"kind": "linear", "heads": 4, "head_dim": 128}
+    found = sizes(state=state, tp=8, cache={"mode": "align"})
+    assert (found["state_bytes"], found["block_size"], found["mamba_block_size"]) == (0, 16, None)
 
 
 def test_aligned_states_are_kept_once_per_block() -> None:

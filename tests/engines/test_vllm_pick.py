@@ -144,6 +144,156 @@ def test_at_most_one_combination_counts() -> None:
     assert reasons["fp8"] == {"compute_capability", "kv_cache_dtype"}
 
 
+WIDE = {"head_size": 256}
+
+
+@pytest.mark.parametrize(
+    ("arch", "config", "reasons"),
+    [
+        # its pages of 128 tokens are declared before sinks or the asked block are known
+        ("10.0", {**WIDE, "block_size": 64}, {"block_size"}),
+        ("10.3", {**WIDE, "block_size": 16, "has_sliding_window": True}, {"block_size"}),
+        ("10.0", {**WIDE, "block_size": 64, "has_sink": True}, {"block_size"}),
+        ("10.0", {**WIDE, "block_size": 256}, set()),
+        # what the kernel does not do leaves FlashAttention 2 and pages of 16
+        ("10.0", {**WIDE, "block_size": 64, "dcp": 2}, set()),
+        ("10.0", {**WIDE, "block_size": 64, "use_rswa": True}, set()),
+        ("10.0", {**WIDE, "block_size": 64, "batch_invariant": True}, set()),
+        ("10.0", {**WIDE, "block_size": 64, "model": {"softcap": True}}, set()),
+        # other widths and devices have no such kernel, Thor runs FlashAttention 2
+        ("10.0", {"head_size": 128, "block_size": 64}, set()),
+        ("9.0", {**WIDE, "block_size": 64}, set()),
+        ("11.0", {**WIDE, "block_size": 64}, set()),
+    ],
+)
+def test_the_kernel_for_head_size_256_has_pages_of_128(
+    arch: str, config: dict[str, Any], reasons: set[str]
+) -> None:
+    """On 10.x a block size that is no multiple of 128 costs a user FlashAttention."""
+    assert run(("cuda", arch, "full"), **config).rejected.get("FLASH_ATTN", set()) == reasons
+
+
+@pytest.mark.parametrize(
+    ("arch", "head_size", "reasons"),
+    [
+        # 4 runs here, but reads no fp8 cache at this width: the first reason ends the search
+        ("10.0", 256, {"kv_cache_dtype"}),
+        ("10.0", 288, {"kv_cache_dtype"}),
+        # on Hopper the prefixes are refused before widths are compared
+        ("9.0", 256, {"mm_prefix"}),
+        ("9.0", 320, {"mm_prefix"}),
+        # no version 4: both are refused from the start
+        ("8.9", 256, {"kv_cache_dtype", "mm_prefix"}),
+    ],
+)
+def test_an_fp8_cache_under_image_prefixes_has_the_reason_that_comes_first(
+    arch: str, head_size: int, reasons: set[str]
+) -> None:
+    """Cache, prefixes and width are compared in one place, which names one of them."""
+    config = {"head_size": head_size, "kv_cache_dtype": "fp8", "use_mm_prefix": True}
+    found = run(("cuda", arch, "full"), **config).rejected["FLASH_ATTN"]
+    assert found == reasons
+
+
+@pytest.mark.parametrize(
+    ("arch", "installed", "backend", "config", "reasons"),
+    [
+        # dtypes are refused before the model is looked at
+        *[
+            ("12.0", "full", "FLASHINFER_MLA_SPARSE_SM120", config, reasons)
+            for config, reasons in (
+                ({"dtype": "float16"}, {"dtype", "not_sparse"}),
+                ({"kv_cache_dtype": "fp8_e5m2"}, {"kv_cache_dtype", "not_sparse"}),
+                ({}, {"index_topk", "not_sparse"}),
+            )
+        ],
+        # the widths of a dense layer are not compared, those of a sparse one always are
+        (
+            *("9.0", "full", "FLASHINFER_MLA_SPARSE_SM90"),
+            {"hf": {"kv_lora_rank": 256}, "head_size": 320, "use_sparse": True},
+            {"head_size", "mla_dims"},
+        ),
+        (
+            *("9.0", "full", "FLASHINFER_MLA_SPARSE_SM90"),
+            {"hf": {"kv_lora_rank": 256}, "head_size": 320},
+            {"head_size", "not_sparse"},
+        ),
+        # ranks before widths, widths before index_topk
+        (
+            *("10.0", "full", "FLASHINFER_MLA_SPARSE"),
+            {"hf": {"qk_nope_head_dim": 96}, "use_sparse": True, "pcp": 2, "dcp": 2},
+            {"dcp"},
+        ),
+        # kernels of FlashInfer load vLLM's own FlashAttention
+        (
+            *("10.0", "noext", "FLASHINFER_MLA_SPARSE"),
+            {"hf": {"index_topk": 2048}, "use_sparse": True},
+            {"package_missing"},
+        ),
+        *[
+            (*("12.0", "noext", "FLASHINFER_MLA_SPARSE_SM120"), {"use_sparse": sparse}, reasons)
+            for sparse, reasons in ((True, {"package_missing"}), (False, {"package_missing"}))
+        ],
+        # the extension is asked for before the device
+        (
+            *("8.0", "noext", "FLASHMLA"),
+            {"use_sparse": True},
+            {"compute_capability", "kernel_missing", "sparse"},
+        ),
+    ],
+)
+def test_latent_kernels_name_what_vllm_compares_first(
+    arch: str, installed: str, backend: str, config: dict[str, Any], reasons: set[str]
+) -> None:
+    """Of the reasons for a combination only the first counts, so their order is part of it."""
+    assert mla(("cuda", arch, installed), **config).rejected[backend] == reasons
+
+
+@pytest.mark.parametrize(
+    ("config", "pick"),
+    [
+        ({}, "TRITON_FLASH_ATTN"),
+        ({"backend": "TRITON_FLASH_ATTN"}, "TRITON_FLASH_ATTN"),
+        ({"backend": "FLASH_ATTN"}, "FLASH_ATTN"),
+        # a name that means nothing there keeps the composite out too
+        ({"backend": "FLASHINFER"}, "TRITON_ATTN"),
+        ({"backend": "TRITON_FLASH_ATTN", "dtype": "float32"}, "TRITON_ATTN"),
+        ({"backend": "TRITON_FLASH_ATTN", "head_size": 128}, None),
+    ],
+)
+def test_image_prefixes_on_xpu_take_the_composite_unless_another_name_is_forced(
+    config: dict[str, Any], pick: str | None
+) -> None:
+    """Only no name, and its own, let vLLM look at the composite."""
+    place = ("xpu", "xpu", "full")
+    assert run(place, **{"head_size": 256, "use_mm_prefix": True, **config}).pick == pick
+
+
+def test_flashinfer_s_cubins_serve_sinks_and_nvfp4_whatever_the_group_of_heads() -> None:
+    """Only its large pages want query heads that divide."""
+    odd = {"num_heads": 40, "num_kv_heads": 16}
+    place = ("cuda", "10.0", "full")
+    assert run(place, kv_cache_dtype="nvfp4", model=odd).pick == "FLASHINFER"
+    assert run(place, head_size=64, has_sink=True, model=odd).pick == "FLASHINFER"
+    assert run(place, block_size=128, model=odd).pick == "FLASHINFER"
+
+
+def test_of_nvfp4_caches_flashinfer_looks_at_the_beginning_of_the_name_on_10() -> None:
+    """vLLM's own check; elsewhere the whole name counts."""
+    packed = {"kv_cache_dtype": "nvfp4_ds_mla"}
+    assert run(("cuda", "10.0", "full"), **packed).pick == "FLASHINFER"
+    assert "kv_cache_dtype" in run(("cuda", "12.0", "full"), **packed).rejected["FLASHINFER"]
+
+
+def test_the_segmented_kernel_takes_windows_and_no_connector() -> None:
+    """It is built on ROCM_ATTN, whose cache no connector carries."""
+    forced = {"backend": "ROCM_SEGMENTED_ATTN"}
+    place = ("rocm", "gfx1151", "bare")
+    assert run(place, has_sliding_window=True, **forced).pick == "ROCM_SEGMENTED_ATTN"
+    assert run(place, use_non_causal=True, **forced).pick == "ROCM_SEGMENTED_ATTN"
+    assert run(place, use_kv_connector=True, **forced).error == "ValueError"
+
+
 @pytest.mark.parametrize(
     ("place", "hf", "prefill"),
     [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -23,24 +22,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A C++ file that the system's compiler takes."""
-    path = tmp_path / "tiny.cpp"
-    path.write_text('extern "C" int answer(void) { return 42; }\n')
-    return path
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Makes an executable shell script."""
-
-    def make(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-        return path
-
-    return make

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnctl.ops.state_trial import SPECIFICATIONS
 from attnctl.runtime import StateMetadata
-from tests.kernels.cpu_states import make, op_of
+from tests.kernels.cpu.states import make, op_of
 from tests.kernels.perturbing import Call, Results
 from tests.ops.state_batches import NAN
 
@@ -22,7 +22,7 @@ NAMES = {
     "linear": "LINEAR_ATTN",
     "odd short_conv": "SHORT_CONV_ATTN",
 }
-"""Sizes of tests.kernels.cpu_states by the backend that computes them."""
+"""Sizes of tests.kernels.cpu.states by the backend that computes them."""
 
 SLOTS, TOKENS, NUM_SPEC = 12, 6, 1
 

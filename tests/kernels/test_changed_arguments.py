@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
+import attnctl.kernels.triton.paged  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.exits import InputError
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
+from tests.kernels.cpu.test_build import HostWithEnvironment
 from tests.kernels.perturbed_attention import (
     BATCH,
     PAGED,
@@ -27,7 +28,6 @@ from tests.kernels.perturbed_attention import (
 from tests.kernels.perturbed_latent import DENSE, SPARSE, WITHOUT_BATCH
 from tests.kernels.perturbed_states import NAMES
 from tests.kernels.perturbing import Call, fault, field_of, variants
-from tests.kernels.test_cpu_build import HostWithEnvironment
 
 ATTENTION: dict[str, tuple[Form, ...]] = {
     "CPU_ATTN": PAGED,

@@ -15,14 +15,6 @@ from attnctl.registry import load
 from tests.commands.running import ROOT
 
 KERNELS = ROOT / "attnctl" / "kernels"
-PACKAGE = """
-import sys
-import attnctl.kernels.triton
-for name, module in list(sys.modules.items()):
-    if name.startswith("attnctl.kernels"):
-        print(module.__file__)
-"""
-"""Paged attention, which is loaded with the package whoever runs what else is in it."""
 RUN = """
 import sys
 import torch
@@ -75,5 +67,4 @@ def test_what_a_run_loads_is_hashed(backend: str, case: str, kind: DeviceKind) -
     ran = loaded(RUN, backend, case, interpreted=kind == "gpu")
     folders = {one.relative_to(KERNELS).parts[0] for one in ran}
     assert ("triton" if kind == "gpu" else "cpu") in folders
-    along = set() if "paged" in here.ops else loaded(PACKAGE, interpreted=True)
-    assert ran <= KernelHashes().files(here, kind) | along
+    assert ran <= KernelHashes().files(here, kind)

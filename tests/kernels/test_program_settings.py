@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-import attnctl.kernels.triton  # noqa: F401  kernels that no test has yet hidden the interpreter from
+import attnctl.kernels.triton.paged  # noqa: F401  kernels that no test has yet hidden the interpreter from
 from attnctl.runtime import open_backend
 from tests.kernels import perturbed_states
+from tests.kernels.cpu.test_build import HostWithEnvironment
 from tests.kernels.perturbed_attention import Form, paged_forward, paged_write
 from tests.kernels.perturbed_latent import (
     index_logits,
@@ -30,7 +31,6 @@ from tests.kernels.perturbed_latent import (
 )
 from tests.kernels.perturbed_states import NAMES
 from tests.kernels.perturbing import Call
-from tests.kernels.test_cpu_build import HostWithEnvironment
 
 ATTENTION: dict[str, tuple[Form, ...]] = {
     "CPU_ATTN": (paged_forward, paged_write),

@@ -49,6 +49,9 @@ def test_a_dtype_that_is_no_name_is_refused() -> None:
         read(decoder(dtype=16))
 
 
+QUARK = {"*k_proj": {"weight": {"dtype": "int4"}, "output_tensors": {"dtype": "fp8_e4m3"}}}
+
+
 @pytest.mark.parametrize(
     ("section", "dtype"),
     [
@@ -58,6 +61,11 @@ def test_a_dtype_that_is_no_name_is_refused() -> None:
         ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
         ({"kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "int8"),
         ({"kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "fp4"),
+        # Quark: which outputs go to the cache stands in one place or in another
+        ({"export": {"kv_cache_group": ["*k_proj"]}, "layer_quant_config": QUARK}, "fp8"),
+        ({"export": {"kv_cache_group": []}, "layer_quant_config": QUARK}, None),
+        ({"kv_cache_quant_config": QUARK}, "fp8"),
+        ({"kv_cache_quant_config": {}}, None),
         ({"kv_cache_quant_algo": "FP8"}, "fp8"),
         ({"quantization": {"kv_cache_quant_algo": "NVFP4"}}, "nvfp4"),
         ({"export": {"kv_cache_group": ["*k_proj"]},

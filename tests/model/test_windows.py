@@ -170,6 +170,19 @@ def test_block_sparse_layers_have_a_kind_of_their_own() -> None:
     assert groups(config)[0].notes == {"block_size": 16}
 
 
+def test_minimax_m3_marks_the_layers_of_its_indexer() -> None:
+    """Its own files have no layer_types: a dict says where blocks of keys are picked."""
+    picked = {"use_sparse_attention": True, "sparse_block_size": 128}
+    marked = {**picked, "sparse_attention_freq": [0, 0, 0, 1, 1, 1]}
+    config = decoder("minimax_m3_text", num_hidden_layers=6, sparse_attention_config=marked)
+    assert by_kind(config) == {"full": (0, 1, 2), "blocksparse": (3, 4, 5)}
+    spec = read(config)
+    assert spec.notes == ()
+    assert [path for path in spec.unknown if "sparse" in path] == []
+    marked["use_sparse_attention"] = False
+    assert by_kind(config) == {"full": tuple(range(6))}
+
+
 def test_dual_chunk_attention_is_a_note_on_full_attention() -> None:
     """It changes how queries attend, not what is cached."""
     layer = only(decoder("qwen2", dual_chunk_attention_config={"chunk_size": 64, "local_size": 8}))

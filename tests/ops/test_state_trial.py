@@ -113,7 +113,7 @@ FAULTS: tuple[tuple[type[Faulty], dict[str, Any], str], ...] = (
 def test_each_fault_is_found(op: str, fault: type[Faulty], changes: Any, says: str) -> None:
     """A runtime with one fault is not passed, and the sentence says what is wrong."""
     one = case(op, **SMALL[op], **changes)
-    found = try_case(fault(open_backend(NAMES[op])), one, "cpu")  # type: ignore[arg-type]
+    found = try_case(fault(open_backend(NAMES[op])), one, "cpu")
     assert found.verdict in ("wrong", "unwritten"), found
     assert says in found.detail
 

@@ -101,7 +101,7 @@ class Narrow:
 def beside_narrow(found: Entry) -> attnctl.Plan:
     """The plan of a registry in which NARROW is eligible too, after CPU_ATTN."""
     module = ModuleType("narrow.kernel")
-    module.RUNTIME = Narrow()  # type: ignore[attr-defined]
+    module.RUNTIME = Narrow()
     sys.modules["narrow"], sys.modules["narrow.kernel"] = ModuleType("narrow"), module
     try:
         own = load().get("CPU_ATTN")
@@ -171,7 +171,7 @@ def test_an_encoders_layers_are_called_with_blocks_and_keep_none() -> None:
         "torch_dtype": "float32",
     }
     layer = attnctl.plan(config, here, profile="none")[0]
-    assert (layer.decision.pick.block_size, layer.block_size) == (None, 128)  # type: ignore[union-attr]
+    assert (layer.decision.pick.block_size, layer.block_size) == (None, 128)
     assert layer.new_cache(3).shape == (3, 128, 4, 32)
     loads = (Load(phase="prefill", batch=1, context=64, query=64),)
     (task,) = plan_tasks(read_model(config), here, load(), Options(), loads).tasks

@@ -136,7 +136,7 @@ def only_fa3() -> Iterator[Registry]:
     """A registry of FLASH_ATTN alone, where FlashAttention 3 is all that can be loaded."""
     kernel = ModuleType("only_fa3.kernel")
     only = FlashAttention(FLASH, fakes.loader(flash_attn_interface=fakes.fa3()))
-    kernel.RUNTIME = only  # type: ignore[attr-defined]
+    kernel.RUNTIME = only
     sys.modules["only_fa3"], sys.modules["only_fa3.kernel"] = ModuleType("only_fa3"), kernel
     own = load().get(FLASH)
     assert own is not None

@@ -57,6 +57,15 @@ def test_an_entry_that_fits_not_one_device_is_a_finding(mask, physical, code):
     assert all(finding.fix for finding in visible.findings)
 
 
+def test_an_empty_entry_has_a_name():
+    """A comma too many is found in the sentence, which would else begin with a blank."""
+    found = cuda_visible({"CUDA_VISIBLE_DEVICES": "0,1,"}, UUIDS).findings[0].found
+    assert found == "an empty entry fits no device; it and everything after it are hidden"
+    amd = amd_visible({"HIP_VISIBLE_DEVICES": "0,,1"}, [None, None])
+    assert amd.physical == (0,)
+    assert amd.findings[0].found == "an empty entry fits none of the 2 GPUs that are left"
+
+
 def test_an_unset_mask_leaves_everything():
     """Unset and empty are opposites."""
     assert cuda_visible({"CUDA_VISIBLE_DEVICES": None}, UUIDS).physical == (0, 1, 2)

@@ -79,7 +79,7 @@ def _entry(
     order = eligible_names(select(layer, box, registry))
     points = (
         Point(
-            phase=phase,  # type: ignore[arg-type]
+            phase=phase,
             batch=batch,
             context=context,
             query=query,

@@ -27,7 +27,7 @@ def profile(**changes: object) -> Profile:
     )
     entry = Entry(shape=shape_of(layers("llama-3.1-8b")[0]), points=(point,))
     fields = {"name": "mine", "key": KEY, "entries": (entry,), **changes}
-    return Profile(**fields)  # type: ignore[arg-type]
+    return Profile(**fields)
 
 
 def notes(path: Path) -> tuple[str, ...]:

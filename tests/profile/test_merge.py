@@ -60,10 +60,10 @@ def test_the_day_of_a_point_counts_and_not_that_of_its_document(turned: bool) ->
     assert found.measured == "2026-11-20"
     (whole,) = found.entries
     assert [point.measured for point in whole.points] == ["2026-06-01", ""]
-    times = [point.timing("FLASH_ATTN").median_us for point in whole.points]  # type: ignore[union-attr]
+    times = [point.timing("FLASH_ATTN").median_us for point in whole.points]
     wanted = [june.entries[0].points[0], second]
     assert times == pytest.approx(
-        [point.timing("FLASH_ATTN").median_us for point in wanted],  # type: ignore[union-attr]
+        [point.timing("FLASH_ATTN").median_us for point in wanted],
         abs=1e-3,
     )
 

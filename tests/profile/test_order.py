@@ -92,7 +92,7 @@ def test_a_profile_reorders_what_is_eligible_and_says_by_how_much() -> None:
     """The registry's first choice loses to a measured faster one, with both ratios shown."""
     timed = profile((100.0, 73.0), (100.0, 59.0), names=("B1", "B2"))
     box = machine()
-    assert select(LAYER, box, backends()).pick.name == "B1"  # type: ignore[union-attr]
+    assert select(LAYER, box, backends()).pick.name == "B1"
     pick = select(LAYER, box, backends(), profile=timed).pick
     assert pick is not None
     assert (pick.name, pick.evidence) == ("B2", "measured")

@@ -45,7 +45,7 @@ class Reader(HTMLParser):
 
 
 def point(phase: str, batch: int, context: int, query: int = 1) -> Point:
-    return Point(phase=phase, batch=batch, context=context, query=query, timings=())  # type: ignore[arg-type]
+    return Point(phase=phase, batch=batch, context=context, query=query, timings=())
 
 
 def test_the_page_is_well_formed_and_fetches_nothing() -> None:

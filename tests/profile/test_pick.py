@@ -20,7 +20,7 @@ def timed(*points: tuple[Place, dict[str, float]], knobs: dict[str, int] | None 
     """A profile of one shape with these times at these places."""
     made = tuple(
         Point(
-            phase=phase,  # type: ignore[arg-type]
+            phase=phase,
             batch=batch,
             context=context,
             query=query,

@@ -31,8 +31,8 @@ def profile(*timings: tuple[float, ...], names: tuple[str, ...], **more: object)
         )
         for batch, row in zip((1, 8, 64), timings, strict=False)
     )
-    entry = Entry(shape=shape_of(LAYER), points=points, kernels=more.pop("kernels", {}))  # type: ignore[arg-type]
-    return Profile(name="p", key=KEY, entries=(entry,), measured="2026-08-01", **more)  # type: ignore[arg-type]
+    entry = Entry(shape=shape_of(LAYER), points=points, kernels=more.pop("kernels", {}))
+    return Profile(name="p", key=KEY, entries=(entry,), measured="2026-08-01", **more)
 
 
 def sparse(*points: dict[str, float], weight: float = 1.0) -> Profile:

@@ -11,7 +11,7 @@ SHAPE = Shape(op="paged", heads=8, kv_heads=2, head_size=64)
 
 
 def rejected(why: str, detail: str, **knobs: int) -> Rejected:
-    return Rejected(backend="B1", why=why, detail=detail, knobs=knobs)  # type: ignore[arg-type]
+    return Rejected(backend="B1", why=why, detail=detail, knobs=knobs)
 
 
 def test_settings_of_one_reason_share_a_row() -> None:

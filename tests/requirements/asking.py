@@ -16,7 +16,7 @@ from tests.layer_factory import group
 
 def layer(layers: LayerGroup, dtype: str = "bfloat16", **options: object) -> Layer:
     spec = ModelSpec(model_type="m", groups=(layers,), dtype=dtype)
-    return layer_of(spec, layers, Options(**options))  # type: ignore[arg-type]
+    return layer_of(spec, layers, Options(**options))
 
 
 def ask(rule: Rule, machine: Machine, layers: LayerGroup | None = None, **more: object) -> Finding:
@@ -33,7 +33,7 @@ def answer(
 
 
 def subject(machine: Machine, layers: LayerGroup | None = None, **more: object) -> Subject:
-    return subject_of(machine, layer(layers or group(), **more))  # type: ignore[arg-type]
+    return subject_of(machine, layer(layers or group(), **more))
 
 
 def with_package(machine: Machine, name: str, found: Package) -> Machine:

@@ -27,7 +27,7 @@ ALONE = box.cuda(8, packages=OWN)
 def layer(layers: LayerGroup | None = None, **options: object) -> Layer:
     layers = layers or group()
     spec = ModelSpec(model_type="m", groups=(layers,), dtype="bfloat16")
-    return layer_of(spec, layers, Options(**options))  # type: ignore[arg-type]
+    return layer_of(spec, layers, Options(**options))
 
 
 @pytest.mark.parametrize(

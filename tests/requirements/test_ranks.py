@@ -17,7 +17,7 @@ from tests.layer_factory import decide, group, latent
 
 
 def state(kind: str, **counts: int) -> LayerGroup:
-    return LayerGroup(kind=kind, layers=(0,), state=State(type=kind, **counts))  # type: ignore[arg-type]
+    return LayerGroup(kind=kind, layers=(0,), state=State(type=kind, **counts))
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_dense_prefill_is_uncompressed_and_sparse_prefill_absorbed() -> None:
         prefill_head_size_v=128,
         prefill_by="TRITON_MLA",
     )
-    assert first("deepseek-v3", "zen3").latent.prefill_by == "CPU_MLA"  # type: ignore[union-attr]
+    assert first("deepseek-v3", "zen3").latent.prefill_by == "CPU_MLA"
     assert first("glm-moe-dsa", "h100").latent == LatentForms(
         decode="absorbed",
         prefill="absorbed",

@@ -93,9 +93,9 @@ def group_of(config: dict[str, Any]) -> LayerGroup:
         "encoder_decoder": ("cross", "decoder"),
     }[config.get("attn_type", "decoder")]
     return LayerGroup(
-        kind="sliding" if config.get("has_sliding_window") and kind == "full" else kind,  # type: ignore[arg-type]
+        kind="sliding" if config.get("has_sliding_window") and kind == "full" else kind,
         layers=(0,),
-        stack=stack,  # type: ignore[arg-type]
+        stack=stack,
         head_size=size,
         num_heads=model["num_heads"],
         num_kv_heads=model["num_kv_heads"],

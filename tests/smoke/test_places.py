@@ -28,7 +28,7 @@ HOPPER, CDNA, CPU = box.cuda(9), box.rocm(), box.cpu(packages=("torch", "triton"
 )
 def test_a_device_is_read_as_torch_names_it(text: str, machine: object, place: Place) -> None:
     """torch calls AMD's devices cuda too."""
-    assert read_place(text, machine) == place  # type: ignore[arg-type]
+    assert read_place(text, machine) == place
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_a_device_is_read_as_torch_names_it(text: str, machine: object, place: P
 def test_a_device_that_is_not_there_is_refused(text: str, machine: object, says: str) -> None:
     """One sentence says what there is."""
     with pytest.raises(InputError) as refused:
-        read_place(text, machine)  # type: ignore[arg-type]
+        read_place(text, machine)
     assert says in str(refused.value)
 
 
 def planned(name: str, place: str, machine: object) -> tuple[str, str, int, set[str]]:
     backend = REGISTRY.get(name)
     assert backend is not None
-    found = plan(backend, machine, all_cases(), read_place(place, machine))  # type: ignore[arg-type]
+    found = plan(backend, machine, all_cases(), read_place(place, machine))
     codes = {reason.code for trial in found.refused for reason in trial.reasons}
     return found.device, found.level, len(found.runnable), codes
 

@@ -69,7 +69,7 @@ def test_what_kept_every_case_from_running_is_said_once() -> None:
     never = tuple(Trial(f"paged(window={n})", "error", 0.0, "no worker") for n in range(9))
     ran = tuple(Trial(f"paged(page={n})", "crashed", 0.5, "SIGSEGV") for n in (16, 32))
     for device, level in (("interpret", "interpret"), ("sm_90", "compile")):
-        one = BackendTrials("TRITON_ATTN", device, level, never + ran)  # type: ignore[arg-type]
+        one = BackendTrials("TRITON_ATTN", device, level, never + ran)
         lines = [line.strip() for line in plain(smoke_view(report([one]))).splitlines()]
         whose = "TRITON_ATTN sm_90" if level == "compile" else "TRITON_ATTN"
         assert [line for line in lines if line.startswith(("error: ", "crashed: "))] == [

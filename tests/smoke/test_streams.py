@@ -17,7 +17,7 @@ REFUSED = Trial("refused", "unsupported")
 def made(name: str, device: str, cases: int) -> Plan:
     level = "interpret" if device == "interpret" else "device"
     texts = tuple(f"{name}{number}" for number in range(cases))
-    return Plan(name, device, level, texts, (REFUSED,))  # type: ignore[arg-type]
+    return Plan(name, device, level, texts, (REFUSED,))
 
 
 PLANS = (

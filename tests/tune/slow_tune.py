@@ -36,7 +36,7 @@ class SlowBench(FakeBench):
 class Tell(Silent):
     """Says when a point is in the journal."""
 
-    def step(self, step) -> None:  # type: ignore[no-untyped-def]
+    def step(self, step) -> None:
         print(f"done {step.task.load.batch} {step.task.load.context}", flush=True)
 
 

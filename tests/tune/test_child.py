@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("plugins")
 def task(load: Load, *backends: str, page: int = 16, window: int | None = 7) -> Task:
     kind = "full" if window is None else "sliding"
     group = LayerGroup(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         layers=(0,),
         num_heads=4,
         num_kv_heads=2,

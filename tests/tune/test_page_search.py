@@ -149,7 +149,7 @@ def test_with_a_budget_the_other_points_leave_the_losing_size_out(tmp_path: Path
     """Of 32 points 16 race both sizes; the other 16 time one setting less, and say so."""
     bench = Shared(cost, settings=SIZES)
     entry = tuned_entry(tmp_path, bench, MANY, budget_s=60.0)
-    counts = [one.timing(TRITON).tried for one in entry.points]  # type: ignore[union-attr]
+    counts = [one.timing(TRITON).tried for one in entry.points]
     assert (counts.count(4), counts.count(3)) == (16, 16)
     said = {one.detail for point in entry.points for one in point.rejected}
     assert said == {"other sizes of the cache's blocks lost at other points: 1 setting not tried"}
@@ -177,7 +177,7 @@ def test_what_was_raced_on_the_size_that_lost_is_kept_beside(tmp_path: Path) -> 
     assert (first.phase, first.others[1].knobs, first.others[1].median_us) == (
         *("decode", {"tile": 64}, 100.0),
     )
-    assert first.timing(TRITON).median_us == 94.0  # type: ignore[union-attr]
+    assert first.timing(TRITON).median_us == 94.0
 
 
 def test_a_tune_of_one_size_says_which(tmp_path: Path) -> None:

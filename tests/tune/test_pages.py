@@ -20,7 +20,7 @@ PREFILL: Times = {(FLASH, 16): 100.0, (FLASH, 128): 98.0, (TRITON, 16): 150.0, (
 
 def point(times: Times, *, phase: str = "decode", weight: float = 1.0, place: int = 0) -> Measured:
     """A raced point with one final of each backend and size."""
-    load = Load(phase=phase, batch=1 + place, context=1024, weight=weight)  # type: ignore[arg-type]
+    load = Load(phase=phase, batch=1 + place, context=1024, weight=weight)
     return Measured(
         shape_key="paged-1",
         load=load,

@@ -81,7 +81,7 @@ def test_a_second_tune_adds_to_the_profile(tmp_path: Path) -> None:
     tune(request(output, loads=POINTS[1:], backends=("TRITON_ATTN",)), Silent(), twice)
     (entry,) = read_profile(output).entries
     times = {point.context: point for point in entry.points}
-    assert {c: p.timing("TRITON_ATTN").median_us for c, p in times.items()} == {  # type: ignore[union-attr]
+    assert {c: p.timing("TRITON_ATTN").median_us for c, p in times.items()} == {
         1024: 100.0,
         4096: 200.0,
         2048: 200.0,
@@ -215,7 +215,7 @@ def test_nothing_that_can_be_timed_is_a_no(tmp_path: Path) -> None:
     output = tmp_path / "p.json"
 
     class Wrong(FakeBench):
-        def check(self, work, candidates, until=None, always=0):  # type: ignore[no-untyped-def]
+        def check(self, work, candidates, until=None, always=0):
             for one in candidates:
                 yield one, Verdict(fault="wrong", detail="all wrong")
 

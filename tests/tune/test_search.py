@@ -104,7 +104,7 @@ def test_a_fast_setting_that_is_wrong_never_wins() -> None:
 @pytest.mark.parametrize("fault", ["crashed", "timeout", "error", "wrong"])
 def test_what_fails_while_it_is_timed_is_recorded_and_ends_nothing(fault: str) -> None:
     """The winner itself fails at its own size: the next best wins."""
-    late = {key(BEST): Verdict(fault=fault, detail="at size")}  # type: ignore[arg-type]
+    late = {key(BEST): Verdict(fault=fault, detail="at size")}
     found = searched(FakeBench(late=late))
     best = found.best()
     assert best is not None
@@ -187,7 +187,7 @@ def test_hints_are_tried_first_when_time_is_short() -> None:
     """What won at a neighbour is among the first group."""
 
     class Slow(FakeBench):
-        def time(self, work, candidates, rounds):  # type: ignore[no-untyped-def]
+        def time(self, work, candidates, rounds):
             time.sleep(1.5)
             return super().time(work, candidates, rounds)
 
@@ -203,7 +203,7 @@ def test_a_backend_that_cannot_name_its_settings_is_recorded() -> None:
     """Its runtime does not import: the others are timed."""
 
     class Broken(FakeBench):
-        def settings(self, work, backend):  # type: ignore[no-untyped-def]
+        def settings(self, work, backend):
             if backend == "FLEX_ATTENTION":
                 return Verdict(fault="error", detail="ImportError: no torch")
             return super().settings(work, backend)

@@ -33,7 +33,7 @@ def test_a_graph_of_many_calls_is_replayed_as_often_as_it_is_timed() -> None:
     log: list[str] = []
     made = GraphSampler.__new__(GraphSampler)
     made._replay, made._each, made._runs = lambda: log.append("replay"), 10, 3
-    made._events = [Event("begin", log), Event("end", log)]  # type: ignore[list-item]
+    made._events = [Event("begin", log), Event("end", log)]
     assert made.sample_us() == pytest.approx(100.0)
     assert log == ["begin", "replay", "replay", "replay", "end", "wait"]
 

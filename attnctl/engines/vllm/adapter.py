@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
 from attnctl.engines.values import EngineDecision
@@ -72,13 +75,13 @@ def _selected(
         choice = msgspec.structs.replace(choice, pick=None)
     size = _block_size(table, facts, layer, choice) if group.needs_kv_cache else None
     rejected = {
-        name: with_fixes(table.backends[name], facts, layer, why, stated)
+        name: with_fixes(_reasons(table, name, layer), facts, layer, why, stated)
         for name, why in choice.rejected.items()
     }
     more = (
         run_dtype(facts, options, spec)[1],
         *_about(table, facts, layer, choice, group),
-        _with_aiter(table, machine, group, layer, choice, facts),
+        _with_aiter(table, machine, layer, choice, facts),
     )
     return EngineDecision(
         version=table.version,
@@ -118,7 +121,7 @@ def _forced(
         return ()
     if row is None or facts.platform in table.branches:
         return choice.why
-    return with_fixes(row, facts, layer, choice.why, stated)
+    return with_fixes(partial(validate, row), facts, layer, choice.why, stated)
 
 
 def _state(
@@ -145,15 +148,27 @@ def _choice(table: Table, facts: Facts, layer: Layer) -> Choice:
     if layer.head_size_v is None or facts.platform not in table.orders or layer.backend is not None:
         return choose(table, facts, layer)
     names = tuple(name for name, _ in table.unequal_widths)
-    answers = {
-        name: validate(table.backends[name], facts, layer)
-        + (() if own.test(facts, layer) else (_missing(own, facts, layer),))
-        for name, own in table.unequal_widths
-    }
+    answers = {name: _reasons(table, name, layer)(facts, layer) for name in names}
     rejected = {name: why for name, why in answers.items() if why}
     pick = next((name for name in names if name not in rejected), None)
     error = None if pick else "ValueError"
     return Choice(pick=pick, error=error, priority=names, rejected=rejected)
+
+
+def _reasons(
+    table: Table, name: str, layer: Layer
+) -> Callable[[Facts, Layer], tuple[Finding, ...]]:
+    """Return what asks why a backend is rejected: its row, and what the model's class checks."""
+    own = dict(table.unequal_widths).get(name) if layer.head_size_v is not None else None
+    row = table.backends[name]
+    if own is None:
+        return partial(validate, row)
+
+    def both(facts: Facts, layer: Layer) -> tuple[Finding, ...]:
+        lacking = () if own.test(facts, layer) else (_missing(own, facts, layer),)
+        return validate(row, facts, layer) + lacking
+
+    return both
 
 
 def _missing(check: Check, facts: Facts, layer: Layer) -> Finding:
@@ -222,9 +237,7 @@ def _unchecked(table: Table, facts: Facts, layer: Layer, name: str) -> list[str]
     ]
 
 
-def _with_aiter(
-    table: Table, machine: Machine, group: LayerGroup, layer: Layer, choice: Choice, facts: Facts
-) -> str:
+def _with_aiter(table: Table, machine: Machine, layer: Layer, choice: Choice, facts: Facts) -> str:
     """Return what VLLM_ROCM_USE_AITER=1 would change, "" where nothing."""
     if facts.platform != "rocm" or "aiter" not in facts.have or "aiter_env" in facts.have:
         return ""

@@ -8,8 +8,6 @@ import msgspec
 
 from attnctl.engines.vllm.environment import AITER, BATCH_INVARIANT
 from attnctl.engines.vllm.facts import Facts, Layer
-from attnctl.engines.vllm.rules import Backend
-from attnctl.engines.vllm.validate import validate
 from attnctl.findings import Finding
 
 KV_DTYPES = ("auto", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "nvfp4", "int8_per_token_head")
@@ -30,20 +28,25 @@ Trial = tuple[str, Facts, Layer]
 
 
 def with_fixes(
-    row: Backend, facts: Facts, layer: Layer, findings: tuple[Finding, ...], stated: bool
+    reasons: Callable[[Facts, Layer], tuple[Finding, ...]],
+    facts: Facts,
+    layer: Layer,
+    findings: tuple[Finding, ...],
+    stated: bool,
 ) -> tuple[Finding, ...]:
-    """The findings, each with the one change that removes it, "" where no single one does.
+    """The findings, each once and with the one change that removes it, "" where none does alone.
 
+    reasons: why the backend is rejected, all that can be asked, of other facts and layers too.
     stated: the checkpoint states the cache's dtype, so that --kv-cache-dtype auto changes nothing.
     """
     trials = [trial for trial in _trials(facts, layer) if not (stated and trial[0] == AUTO)]
     left = [
-        (change, {finding.code for finding in validate(row, other, altered)})
+        (change, {finding.code for finding in reasons(other, altered)})
         for change, other, altered in trials
     ]
     now = {finding.code for finding in findings}
     fixed = []
-    for finding in findings:
+    for finding in dict.fromkeys(findings):
         fix = next((change for change, codes in left if _removes(finding.code, now, codes)), "")
         fixed.append(msgspec.structs.replace(finding, fix=fix))
     return tuple(fixed)

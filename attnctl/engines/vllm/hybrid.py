@@ -17,6 +17,7 @@ from attnctl.model.spec import State
 
 MLA_FLOOR = 128  # least granule of a latent cache beside states
 XPU_GDN_STEP = 64  # XPU's delta-rule kernels want multiples of it
+KDA_STATES = ("auto", "float32", "bfloat16")  # what a state of Kimi's delta rule may be kept in
 # a recorded case's names -> those of State
 FIELDS = {
     "intermediate": "inner",
@@ -87,10 +88,12 @@ def hybrid_blocks(table: Table, case: Mapping[str, Any]) -> dict[str, Any]:
     except InputError:
         # vLLM asserts that heads and channels divide by the ranks
         return _answer((), None, "AssertionError")
+    kind = case["state"]["kind"]
+    if kind == "kda" and cache.get("mamba_ssm_cache_dtype", "auto") not in KDA_STATES:
+        return _answer((), None, "ValueError")
     layer, kv_heads = _attention(case["attn"], dtype, cache, tp)
     layers = [(table.backends[name], layer) for name in case["attn"]["backends"]]
     align = case.get("ckpt_align", 1) if cache.get("mode") == "align" else None
-    kind = case["state"]["kind"]
     found = blocks_for(table, facts, layers, kv_heads, tensors, (kind,), align)
     return _answer(tensors, found, None if found else "ValueError")
 

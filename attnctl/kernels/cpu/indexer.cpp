@@ -271,7 +271,7 @@ static void index_all(const Indexer& a) {
   if (rows.count) run_wave(a, pieces, rows, held, a.logits ? 0 : base, stride);
 }
 
-// what would be read or written beyond its tensor: 0, or 4 * the sequence + why (latent_call.py)
+// what would be read or written beyond its tensor: 0, or 4 * the sequence + why (latent_checks.py)
 static i64 refusal(const Indexer& a) {
   for (i64 b = 0; b < a.sequences; b++) {
     i64 queries = (i64)a.starts[b + 1] - a.starts[b], length = a.lens[b];

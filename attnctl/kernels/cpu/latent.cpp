@@ -476,7 +476,7 @@ static void merge_row(const States& s, i64 token, i64 head) {
   }
 }
 
-// what would be read or written beyond its tensor: 0, or 4 * the sequence + why (latent_call.py)
+// what would be read or written beyond its tensor: 0, or 4 * the sequence + why (latent_checks.py)
 static i64 refusal(const Latent& a) {
   for (i64 b = 0; !a.slots && b < a.owners; b++) {
     i64 queries = (i64)a.starts[b + 1] - a.starts[b], length = a.lens[b];

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from attnctl.findings import Finding, unknown, unmet
-from attnctl.probe.visibility.masks import Entry, Visible, leading_number, mask_unmet, words
+from attnctl.probe.visibility.masks import Entry, Visible, leading_number, mask_unmet, named, words
 
 AMD_NAMES = (
     "ROCR_VISIBLE_DEVICES",
@@ -61,12 +61,13 @@ def _amd_filter(
     for word in words(mask):
         index = leading_number(word)
         if index is None:
-            fits = [at for at in left if (uuids[at] or "").lower() == word.lower()]
+            # a GPU without a UUID fits no entry, not even an empty one
+            fits = [at for at in left if word and (uuids[at] or "").lower() == word.lower()]
         else:
             fits = left[index : index + 1] if index >= 0 else []
         if not fits:
             if word != "-1":
-                found = f"{word} fits none of the {len(left)} GPUs that are left"
+                found = f"{named(word)} fits none of the {len(left)} GPUs that are left"
                 fix = f"use 0 to {len(left) - 1}" if left else ""
                 findings.append(mask_unmet("visibility.amd.invalid", found, source, fix))
             break

@@ -11,6 +11,7 @@ from attnctl.probe.visibility.masks import (
     everything,
     leading_number,
     mask_unmet,
+    named,
     words,
 )
 
@@ -66,7 +67,7 @@ def _cuda_entries(
         if word == "-1" or word.lower() in ("nodevfiles", "none", "void"):
             # the documented ways to end the list on purpose
             return entries, []
-        found = f"{word} fits no device; it and everything after it are hidden"
+        found = f"{named(word)} fits no device; it and everything after it are hidden"
         fix = f"there are {len(uuids)} GPUs: use 0 to {len(uuids) - 1} or a UUID from nvidia-smi -L"
         if not uuids:
             fix = ""

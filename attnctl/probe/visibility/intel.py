@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from attnctl.probe.visibility.masks import Entry, Visible, everything, is_number, mask_unmet, words
+from attnctl.probe.visibility.masks import (
+    Entry,
+    Visible,
+    everything,
+    is_number,
+    mask_unmet,
+    named,
+    words,
+)
 
 INTEL_NAMES = ("ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY")
 
@@ -31,7 +39,7 @@ def intel_visible(environment: Mapping[str, str | None], tiles: Sequence[int]) -
     for word in words(mask):
         fits = _composite_fit(word, tiles) if composite else _flat_fit(word, flat)
         if fits is None:
-            found = f"{word} fits no device and is passed over"
+            found = f"{named(word)} fits no device and is passed over"
             fix = f"use 0 to {len(tiles if composite else flat) - 1}" if tiles else ""
             findings.append(mask_unmet("visibility.intel.invalid", found, source, fix))
         else:

@@ -60,6 +60,11 @@ def words(mask: str) -> list[str]:
     return [word.strip() for word in mask.split(",")] if mask.strip() else []
 
 
+def named(word: str) -> str:
+    """An entry as findings name it."""
+    return word or "an empty entry"
+
+
 def is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal() and len(word) < 6
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from attnctl.caches.pages import KernelBlocks
 from attnctl.engines.vllm.facts import Facts, Layer
 from attnctl.engines.vllm.rules import (
@@ -38,13 +40,18 @@ FA_FEATURES = {
     "batch_invariant": ANY,
     "dcp": ANY,
 }
+# in vLLM's order: the first one counts
+FA_COMBINATIONS = (
+    fa.no_fp8_under_prefixes,
+    fa.no_fp8_for_this_width,
+    fa.no_prefixes_at_this_width,
+)
+PAIR_WIDTH_V = 128  # what FLASH_ATTN_DIFFKV takes for the V width until a layer says otherwise
 
 
 def has_trtllm(facts: Facts, layer: Layer) -> bool:
     """Return whether FlashInfer's TensorRT-LLM kernels serve both phases (10.x)."""
-    q, k = layer.model.num_heads, layer.model.num_kv_heads
-    divides = q is None or k is None or q % k == 0
-    return facts.major == 10 and divides and _has_cubins(facts, layer)
+    return facts.major == 10 and _has_cubins(facts, layer)
 
 
 def _has_cubins(facts: Facts, layer: Layer) -> bool:
@@ -53,10 +60,10 @@ def _has_cubins(facts: Facts, layer: Layer) -> bool:
 
 
 def _flashinfer_kv(facts: Facts, layer: Layer) -> bool:
-    if layer.kv_cache_dtype == "nvfp4":
-        return facts.major in (8, 9, 12) or has_trtllm(facts, layer)
-    if layer.kv_cache_dtype == "nvfp4_4over6":
-        return has_trtllm(facts, layer)
+    if str(layer.kv_cache_dtype).startswith("nvfp4"):
+        # on 10.x vLLM looks at the beginning of the name alone
+        own = facts.major in (8, 9, 12) and layer.kv_cache_dtype == "nvfp4"
+        return own or has_trtllm(facts, layer)
     return layer.kv_cache_dtype in (None, *UNQUANTIZED, *CACHE_FP8)
 
 
@@ -84,7 +91,7 @@ def _flashinfer_nvfp4(facts: Facts, layer: Layer) -> Finding | None:
 
 def _flashinfer_blocks(facts: Facts, layer: Layer) -> KernelBlocks:
     q, k = layer.model.num_heads, layer.model.num_kv_heads
-    grouped = q is not None and k is not None and q // k > 1
+    grouped = q is not None and k is not None and q // k > 1 and q % k == 0
     if grouped and has_trtllm(facts, layer):
         return KernelBlocks(sizes=(16, 32, 64, 128, 256, 512, 1024))
     return KernelBlocks(sizes=(16, 32, 64))
@@ -107,8 +114,9 @@ def both(first: Check, second: Check) -> Check:
     return Check(lambda f, x: first.test(f, x) and second.test(f, x), wanted, first.found)
 
 
-def _composite_blocks(facts: Facts, layer: Layer) -> KernelBlocks:
-    return fa.blocks(facts, layer)
+def _pair_blocks(facts: Facts, layer: Layer) -> KernelBlocks:
+    width = layer.head_size_v or PAIR_WIDTH_V
+    return fa.blocks(facts, msgspec.structs.replace(layer, head_size_v=width))
 
 
 ROWS = (
@@ -121,6 +129,7 @@ ROWS = (
         attn_types=ALL_TYPES,
         features=FA_FEATURES,
         needs=("fa_wrapper",),
+        combinations=FA_COMBINATIONS,
     ),
     Backend(
         name="FLASHINFER",
@@ -173,16 +182,11 @@ ROWS = (
         name="TRITON_FLASH_ATTN",
         heads=both(heads(256, 512), fa.HEADS),
         kv=both(fa.KV, TRITON_KV),
-        blocks=_composite_blocks,
+        blocks=fa.blocks,
         capability=majors(9),
-        features={
-            "mm_prefix": Check(
-                fa.resolves_new, "FlashAttention 3 or 4 for causal batches", fa.this_width
-            ),
-            "sliding_window": ANY,
-            "rswa": ANY,
-        },
+        features={"mm_prefix": ANY, "sliding_window": ANY, "rswa": ANY},
         needs=("fa_wrapper",),
+        combinations=(fa.no_fp8_for_this_width, fa.no_causal_route),
     ),
     Backend(
         name="TRITON_FLASHINFER",
@@ -197,11 +201,12 @@ ROWS = (
         name="FLASH_ATTN_DIFFKV",
         heads=fa.HEADS,
         kv=fa.KV,
-        blocks=fa.blocks,
+        blocks=_pair_blocks,
         capability=fa.SINCE_AMPERE,
         attn_types=ALL_TYPES,
         features=FA_FEATURES,
         needs=("fa_wrapper",),
+        combinations=FA_COMBINATIONS,
     ),
     Backend(
         name="TRITON_ATTN_DIFFKV",

@@ -34,10 +34,10 @@ def needs_fa3(facts: Facts, layer: Layer) -> Finding | None:
 
 def _flashmla(facts: Facts, layer: Layer) -> Finding | None:
     """Return why FlashMLA's kernels do not serve: sparse ones run on 9.x and 10.x, dense on 9.x."""
-    if layer.use_sparse and facts.major not in (9, 10):
-        return reject("compute_capability", "compute capability 9.x or 10.x for sparse", facts.arch)
     if "flashmla" not in facts.have:
         return reject("kernel_missing", "the FlashMLA extension of vLLM's wheel", "not compiled in")
+    if layer.use_sparse and facts.major not in (9, 10):
+        return reject("compute_capability", "compute capability 9.x or 10.x for sparse", facts.arch)
     if not layer.use_sparse and facts.major != 9:
         return reject("kernel_missing", "compute capability 9.x for the dense kernel", facts.arch)
     return None

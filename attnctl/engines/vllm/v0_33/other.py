@@ -79,6 +79,12 @@ def _raise(error: str, because: str, when: Test) -> Branch:
     return Branch(when, error=error, because=because)
 
 
+def _may_compose(layer: Layer) -> bool:
+    """Return whether XPU looks at its composite of two backends for image prefixes."""
+    nothing_else = layer.backend in (None, "TRITON_FLASH_ATTN")
+    return layer.use_mm_prefix and nothing_else and layer.dtype in HALF
+
+
 # no capability, hardly any checks: the first step that fits decides
 XPU = (
     _go("TURBOQUANT", lambda f, x: str(x.kv_cache_dtype).startswith("turboquant_")),
@@ -101,12 +107,12 @@ XPU = (
     _go("FLASH_ATTN", lambda f, x: x.use_mm_prefix and x.backend == "FLASH_ATTN"),
     _go(
         "TRITON_FLASH_ATTN",
-        lambda f, x: x.use_mm_prefix and x.dtype in HALF and x.head_size in (256, 512),
+        lambda f, x: _may_compose(x) and x.head_size in (256, 512),
     ),
     _raise(
         "ValueError",
-        "TRITON_FLASH_ATTN takes 16-bit layers with head size 256 or 512 only",
-        lambda f, x: x.use_mm_prefix and x.backend == "TRITON_FLASH_ATTN",
+        "TRITON_FLASH_ATTN takes head size 256 or 512 only",
+        lambda f, x: _may_compose(x) and x.backend is not None,
     ),
     _go("TRITON_ATTN", lambda f, x: x.use_mm_prefix),
     _go("TRITON_ATTN", lambda f, x: x.dtype == "float32"),

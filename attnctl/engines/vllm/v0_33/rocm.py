@@ -102,7 +102,8 @@ ROWS = (
         kv=Check(_segmented_kv, "KV cache unquantised, fp8 on gfx12", lambda f, x: f.arch),
         blocks=PAGES_16,
         capability=Check(lambda facts, layer: facts.rdna > 0, "an RDNA GPU"),
-        features={"sinks": ANY},
+        features={"sinks": ANY, "sliding_window": ANY, "non_causal": ANY},
+        refuses_connector=True,
     ),
     Backend(
         name="ROCM_OCTAVE",

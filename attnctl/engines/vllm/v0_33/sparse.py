@@ -21,6 +21,7 @@ from attnctl.findings import Finding
 BF16 = ("bfloat16",)
 HEADS = heads(512, 576)
 PAGES_64 = KernelBlocks(sizes=(64,))
+SM120_KV = kv("auto", *FP8, "fp8_ds_mla")
 FA4_RANK_HEADS = (8, 16, 32, 64, 128)
 
 
@@ -36,7 +37,9 @@ def _said(topk: int | None) -> str:
 
 def _topk_2048(facts: Facts, layer: Layer) -> Finding | None:
     topk = layer.width("index_topk")
-    if topk == 2048 or not layer.has_model:
+    # dtypes come first in vLLM: where one is refused, the model is not looked at
+    refused = layer.dtype not in BF16 or not SM120_KV.test(facts, layer)
+    if topk == 2048 or refused or not layer.has_model:
         return None
     return reject("index_topk", "index_topk 2048", _said(topk))
 
@@ -79,11 +82,8 @@ def _sm90_api(facts: Facts, layer: Layer) -> Finding | None:
 
 def _sm90_dims(facts: Facts, layer: Layer) -> Finding | None:
     lora, rope = layer.width("kv_lora_rank"), layer.width("qk_rope_head_dim")
-    if (
-        not layer.has_model
-        or layer.head_size not in (512, 576)
-        or (lora == 512 and rope in (0, 64))
-    ):
+    # a dense layer is refused for that, and its widths are not looked at
+    if not layer.use_sparse or not layer.has_model or (lora == 512 and rope in (0, 64)):
         return None
     return reject("mla_dims", "kv_lora_rank 512 and qk_rope_head_dim 0 or 64", f"{lora} and {rope}")
 
@@ -147,6 +147,15 @@ def _fa4_heads(facts: Facts, layer: Layer) -> Finding | None:
     return reject("mla_dims", wanted, f"{gathered} heads")
 
 
+def _no_packed_fp8(facts: Facts, layer: Layer) -> Finding | None:
+    if layer.kv_cache_dtype != "fp8_ds_mla":
+        return None
+    return reject("kv_cache_dtype", "a KV cache other than fp8_ds_mla", "KV cache fp8_ds_mla")
+
+
+# of FlashInfer's sparse kernels on 10.x, in vLLM's order
+TENSORRT = (_no_double_split, _no_packed_fp8, _flashinfer_dims, _topk)
+
 ROWS = (
     Backend(
         name="FLASHINFER_MLA_SPARSE",
@@ -157,18 +166,20 @@ ROWS = (
         features={"pcp": ANY, "dcp": ANY},
         mla=True,
         sparse=True,
-        combinations=(_flashinfer_dims, _topk, _no_double_split),
+        needs=("fa_wrapper",),
+        combinations=TENSORRT,
     ),
     Backend(
         name="FLASHINFER_MLA_SPARSE_SM120",
         heads=HEADS,
         dtypes=BF16,
-        kv=kv("auto", *FP8, "fp8_ds_mla"),
+        kv=SM120_KV,
         blocks=PAGES_64,
         capability=majors(12),
         features={"pcp": ANY},
         mla=True,
         sparse=True,
+        needs=("fa_wrapper",),
         combinations=(_sm120_api, _topk_2048),
         packs=("auto", *FP8),
     ),
@@ -224,9 +235,8 @@ ROWS = (
             _topk_by_128,
             _fa4_dims,
             _fa4_heads,
-            _flashinfer_dims,
-            _topk,
-            _no_double_split,
+            *TENSORRT,
         ),
+        needs=("fa_wrapper",),
     ),
 )
