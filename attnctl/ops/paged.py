@@ -7,7 +7,7 @@ last ones of the context (decode: one query; chunked prefill: fewer queries than
 Query token at position i sees context token at position j when all of these hold:
   causal: j <= i;
   window: j > i - window (`window` counts the token itself: transformers' convention, so the
-    flash-attention style `window_left` is window - 1);
+    flash-attention style `window_left` is window - 1; 0 hides all, and goes with causal);
   window_right: j <= i + window_right (two-sided windows, with causal off);
   chunk: i // chunk == j // chunk (Llama 4);
 or, whatever the above say, when both lie in one bidirectional range of the sequence

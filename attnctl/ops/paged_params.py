@@ -43,6 +43,11 @@ def settle(params: Paged) -> None:
     _check_flag("causal", params.causal)
     if params.window is not None:
         _set(params, "window", params.window, _span)
+        if params.window == 0 and not params.causal:
+            # of the tokens about it a row would see those to the right alone: keys with a hole in
+            # them, which no model asks for
+            wanted = "must be 1 or more where causal is False, as it counts the token itself"
+            _refuse("window", wanted, 0)
     if params.window_right is not None:
         _set(params, "window_right", params.window_right, _span)
     if params.chunk is not None:

@@ -36,7 +36,10 @@ def smoke_view(report: SmokeReport) -> View:
 def listing_view(plans: Sequence[Plan]) -> View:
     blocks: list[Heading | Line | Table] = []
     for plan in plans:
-        blocks.append(Heading(f"{plan.backend}: {len(plan.runnable)} cases, {plan.level}"))
+        count = "1 case" if len(plan.runnable) == 1 else f"{len(plan.runnable)} cases"
+        # what is compiled is compiled for each of several targets
+        target = f" for {plan.device}" if plan.level == "compile" else ""
+        blocks.append(Heading(f"{plan.backend}: {count}, {plan.level}{target}"))
         if not plan.runnable:
             blocks.append(Line(Mark(why_nothing(plan.refused), "warn"), 2))
         blocks += [Line(text, 2, whole=True) for text in plan.runnable]

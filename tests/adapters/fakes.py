@@ -27,12 +27,19 @@ def loader(**modules: Any) -> Callable[[str], Any]:
     return load
 
 
+def check_per_head(*given: Tensor | None) -> None:
+    """The libraries' kernels read sinks and slopes as float32, one after the other."""
+    for numbers in given:
+        assert numbers is None or (numbers.dtype is torch.float32 and numbers.is_contiguous())
+
+
 def flash_mask(a: Arguments, softmax_scale: float, sinks: Tensor | None = None) -> Paged:
     factors = {}
     if "k_descale" in a:
         batch, heads = a["cu_seqlens_q"].shape[0] - 1, a.get("k", a.get("k_cache")).shape[2]
         assert a["k_descale"].shape == a["v_descale"].shape == (batch, heads)
         factors = {f"{x}_scale": float(a[f"{x}_descale"][0, 0]) for x in "kv"}
+    check_per_head(a.get("alibi_slopes"))
     left, right = (-1 if side is None else side for side in a.get("window_size", (-1, -1)))
     causal = a["causal"]
     assert not causal or right <= 0, "FlashAttention's causal is a right side of 0"
@@ -94,6 +101,7 @@ def fa4() -> Any:
 
     def compute(a: Arguments) -> tuple[Tensor, None]:
         names = ("k", "v", "page_table", "cu_seqlens_q", "seqused_k")
+        check_per_head(a["learnable_sink"])
         params = flash_mask(a, a["softmax_scale"], a["learnable_sink"])
         assert all(side is None or side >= 0 for side in a["window_size"])
         return specified(a, names, params), None
@@ -116,6 +124,9 @@ def vllm_flash(*versions: int) -> Any:
         sinks = a["s_aux"]
         if sinks is not None and version == 3:
             assert sinks.dtype == torch.bfloat16
+            assert sinks.is_contiguous()
+        else:
+            check_per_head(sinks)
         found = specified(a, names, flash_mask(a, a["softmax_scale"], sinks))
         if a["out"] is None:
             return found
@@ -151,6 +162,7 @@ def flashinfer() -> Any:
             run = self._bind("run")(*args, **kwargs)
             if "sinks" in run:
                 assert self.made["backend"] == "trtllm-gen"
+                check_per_head(run["sinks"])
             return _flashinfer_run(self.planned, run)
 
         def _bind(self, method: str) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from attnctl.ops.paged import Paged, attend, visible
-from tests.adapters.fakes import Arguments, as_table, flash_mask, specified
+from tests.adapters.fakes import Arguments, as_table, check_per_head, flash_mask, specified
 from tests.adapters.strict import strict
 
 
@@ -34,6 +34,7 @@ def aiter_unified() -> Any:
     def compute(a: Arguments) -> None:
         assert a["causal"], "Only causal attention is supported"
         assert a["q_descale"] is None, "Q scales not supported"
+        check_per_head(a["sinks"])
         names = ("k", "v", "block_table", "cu_seqlens_q", "seqused_k")
         params = flash_mask(a, a["softmax_scale"], a["sinks"])
         found = specified(a, names, params)
@@ -53,6 +54,7 @@ def vllm_rocm() -> Any:
         assert (a["k"] is None) == (a["v"] is None)
         assert a["k"] is not None or a["alibi_slopes"] is None
         assert a["kv_cache_dtype"] == "auto"
+        check_per_head(a["alibi_slopes"])
         keys = a["k_cache"].permute(0, 3, 1, 2, 4).flatten(3)
         values = a["v_cache"].permute(0, 3, 1, 2)
         params = Paged(

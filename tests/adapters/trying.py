@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+import torch
+
 from attnctl.ops import catalog
+from attnctl.ops.paged import Paged
 from attnctl.ops.paged_cases import PHASES, case
 from attnctl.ops.paged_trial import try_case
 from attnctl.runtime import PagedRuntime
@@ -38,6 +42,29 @@ def faults(runtime: PagedRuntime, *features: str, **changes: Any) -> dict[str, s
             if comparison.verdict != "pass":
                 found[f"{feature} {phase}"] = f"{comparison.verdict}: {comparison.detail}"
     return found
+
+
+class OtherNumbers:
+    """A runtime whose sinks come in float64 and slopes in bfloat16, every second of twice as many.
+
+    The cases' slopes are powers of two: neither is rounded.
+    """
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def forward(self, query: Any, cache: Any, metadata: Any, params: Paged, out: Any) -> Any:
+        spread = {
+            name: torch.stack((numbers.to(dtype), torch.full_like(numbers, 9.0).to(dtype)), 1)[:, 0]
+            for name, dtype in (("sinks", torch.float64), ("alibi_slopes", torch.bfloat16))
+            if (numbers := getattr(params, name)) is not None
+        }
+        assert not any(numbers.is_contiguous() for numbers in spread.values())
+        others = msgspec.structs.replace(params, **spread)
+        return self._runtime.forward(query, cache, metadata, others, out)
 
 
 def wrong_batches(

@@ -125,6 +125,8 @@ def test_a_compilation_is_listed_without_compiling() -> None:
     """Each backend with kernels of ours, for each target; refused cases with their status."""
     found = run("smoke", "--compile-for", "sm_80,gfx942", "--list")
     heads = [line for line in found.out.splitlines() if line and not line.startswith(" ")]
-    assert "TRITON_ATTN: 19 cases, compile" in heads
+    assert "TRITON_ATTN: 19 cases, compile for sm_80" in heads
+    assert "GDN_ATTN: 7 cases, compile for gfx942" in heads
+    assert len(set(heads)) == len(heads)
     assert "kv_cache_dtype=fp8_e4m3) [unsupported]" in found.out
     assert found.code == 0

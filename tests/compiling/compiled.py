@@ -29,6 +29,13 @@ def compiled_around(cache: Path, targets: str) -> tuple[Launched, ...]:
     return tuple(msgspec.json.decode(line, type=Launched) for line in done.stdout.splitlines())
 
 
+def noted(targets: str) -> list[str]:
+    """What tests.compiling.noting says of every declared case, a line each."""
+    done = _run(Path(os.devnull), "tests.compiling.noting", targets)  # nothing is compiled
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
 def _run(cache: Path, *words: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     return subprocess.run(

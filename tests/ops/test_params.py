@@ -25,6 +25,7 @@ NAN, INF = math.nan, math.inf
         ({"window": -1}, "window must be None where there is none, else an integer from 0"),
         ({"window": 2.5}, "window must be None"),
         ({"window_right": -1}, "window_right must be None"),
+        ({"window": 0, "causal": False}, "window must be 1 or more where causal is False"),
         ({"chunk": 0}, "chunk must be None where there is none, else an integer from 1"),
         ({"softcap": -1.0}, "softcap must be None or 0"),
         ({"softcap": NAN}, "softcap must be a finite number"),

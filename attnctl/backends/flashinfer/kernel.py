@@ -17,7 +17,7 @@ from torch import Tensor
 from attnctl.kernels.libraries import loaded
 from attnctl.kernels.paged.chunks import unchunked
 from attnctl.kernels.paged.flash import summed, window
-from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.packed_cache import PackedCache, per_head, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -62,7 +62,7 @@ class FlashInfer(PackedCache):
         if found is None or found.metadata is not metadata:
             found = self._plan(key, query, cache, metadata, params)
         live = found.tokens
-        rest: dict[str, Any] = {} if params.sinks is None else {"sinks": params.sinks}
+        rest: dict[str, Any] = {} if params.sinks is None else {"sinks": per_head(params.sinks)}
         if cache.element_size() == 1:
             rest.update(k_scale=params.k_scale, v_scale=params.v_scale)
         found.wrapper.run(query[:live], views(cache, width), out=out[:live], **rest)

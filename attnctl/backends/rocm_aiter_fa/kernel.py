@@ -16,7 +16,7 @@ from attnctl.exits import InputError
 from attnctl.kernels.libraries import loaded
 from attnctl.kernels.paged.chunks import unchunked
 from attnctl.kernels.paged.flash import window
-from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.packed_cache import PackedCache, per_head, refuse, views
 from attnctl.kernels.row_lists import row_lists
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
@@ -61,7 +61,7 @@ class AiterAttention(PackedCache):
             logits_soft_cap=mask.softcap or 0.0,
             causal=mask.causal,
             window_size=window(mask),
-            alibi_slopes=mask.alibi_slopes,
+            alibi_slopes=per_head(mask.alibi_slopes),
         )
         return self._settle(out, found, metadata)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnctl.kernels.paged.chunks import unchunked
 from attnctl.kernels.paged.flash import window
-from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.packed_cache import PackedCache, per_head, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 from attnctl.tune.settings import Limits, Setting, Work, refuse_kernel
@@ -104,8 +104,8 @@ class UnifiedAttention(PackedCache):
             q_descale=None,
             k_descale=self._scale(query.device, shape, mask.k_scale),
             v_descale=self._scale(query.device, shape, mask.v_scale),
-            alibi_slopes=mask.alibi_slopes,
-            sinks=mask.sinks,
+            alibi_slopes=per_head(mask.alibi_slopes),
+            sinks=per_head(mask.sinks),
         )
         return out
 

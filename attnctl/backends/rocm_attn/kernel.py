@@ -16,7 +16,7 @@ from torch import Tensor
 from attnctl.exits import InputError
 from attnctl.kernels.libraries import loaded
 from attnctl.kernels.paged.chunks import unchunked
-from attnctl.kernels.paged.packed_cache import PackedCache, refuse, views
+from attnctl.kernels.paged.packed_cache import PackedCache, per_head, refuse, views
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -72,7 +72,7 @@ class RocmAttention(PackedCache):
             flat.max_query_len,
             self._scale(query.device, mask.k_scale),
             self._scale(query.device, mask.v_scale),
-            alibi_slopes=mask.alibi_slopes,
+            alibi_slopes=per_head(mask.alibi_slopes),
             sliding_window=mask.window,
             sm_scale=mask.scale,
             causal=mask.causal,

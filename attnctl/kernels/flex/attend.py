@@ -22,6 +22,7 @@ from attnctl.kernels.flex.pages import (
     packed,
 )
 from attnctl.kernels.flex.tiles import Tiles, options, tiles_of
+from attnctl.kernels.paged.packed_cache import per_head
 from attnctl.ops.paged import Paged
 from attnctl.runtime import Metadata
 
@@ -92,7 +93,7 @@ def attend(
             batch.spans,
             batch.lists,
             None if softcap is None else query.new_full((), softcap, dtype=torch.float32),
-            params.alibi_slopes,
+            per_head(params.alibi_slopes),
             params.scale,
             cache.shape[1],
             tiles,

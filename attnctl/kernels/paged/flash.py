@@ -12,6 +12,7 @@ from torch import Tensor
 from attnctl.exits import AbsentError, InputError
 from attnctl.kernels.batch_checks import FittingMetadata
 from attnctl.kernels.libraries import MISSES, Load, Refusals
+from attnctl.kernels.paged.packed_cache import per_head
 from attnctl.ops.paged import Paged
 from attnctl.requirements.flash_versions import FA2_PAGE
 from attnctl.runtime import Metadata
@@ -102,7 +103,7 @@ def attend(
         seqused_k=metadata.seq_lens,
         page_table=metadata.block_table,
         window_size=tuple(None if side < 0 else side for side in sides),
-        learnable_sink=params.sinks,
+        learnable_sink=per_head(params.sinks),
         **common,
     )
     return found[0] if isinstance(found, tuple) else found
@@ -129,10 +130,8 @@ def _carried(
     common: dict[str, Any],
 ) -> Tensor:
     scales = _scales(key, metadata, params)
-    sinks = params.sinks
-    if sinks is not None and flash.version == 3:
-        # FA3 takes them in bfloat16 alone
-        sinks = sinks.to(torch.bfloat16)
+    # FA3 takes them in bfloat16 alone
+    sinks = per_head(params.sinks, torch.bfloat16 if flash.version == 3 else torch.float32)
     if scales and flash.version == 3:
         query = query.to(key.dtype)
     found: Tensor = flash.function(
@@ -144,7 +143,7 @@ def _carried(
         max_seqlen_k=metadata.max_seq_len,
         seqused_k=metadata.seq_lens,
         window_size=list(sides),
-        alibi_slopes=params.alibi_slopes,
+        alibi_slopes=per_head(params.alibi_slopes),
         block_table=metadata.block_table,
         out=out,
         fa_version=flash.version,
@@ -181,7 +180,7 @@ def _own2(
         max_seqlen_q=metadata.max_query_len,
         max_seqlen_k=metadata.max_seq_len,
         window_size=sides,
-        alibi_slopes=params.alibi_slopes,
+        alibi_slopes=per_head(params.alibi_slopes),
         block_table=metadata.block_table,
         **common,
     )

@@ -117,6 +117,11 @@ def views(cache: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return cache.narrow(-1, 0, width), cache.narrow(-1, width, cache.shape[-1] - width)
 
 
+def per_head(numbers: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
+    """Sinks or slopes as libraries take them: of one dtype, one after the other in memory."""
+    return None if numbers is None else numbers.to(dtype).contiguous()
+
+
 def over_scales(key: Tensor, value: Tensor, cache: Tensor, params: Paged) -> tuple[Tensor, Tensor]:
     """K and V as a cache of floats keeps them: whoever reads multiplies with the scales.
 

@@ -54,6 +54,21 @@ def test_scores_widths_and_layouts_are_right(changes: dict[str, Any]) -> None:
     assert trial.verdict == "pass", trial.detail
 
 
+def test_slopes_of_a_narrow_dtype_are_multiplied_in_float32() -> None:
+    """bfloat16 times a distance would be rounded to bfloat16: a logit off by a tenth at 60."""
+    changes = {"alibi": True, "contexts": "300+70", "dtype": "float32", "queries": "5+2"}
+    batch = build(case(**changes))
+    slopes = torch.linspace(0.1, 0.7, batch.query.shape[1]).bfloat16()
+    params, same = (
+        msgspec.structs.replace(batch.params, alibi_slopes=one) for one in (slopes, slopes.float())
+    )
+    cache, metadata = cache_of(batch, 0.0), metadata_of(batch)
+    found, wanted = (
+        FlexAttention(False).forward(batch.query, cache, metadata, one) for one in (params, same)
+    )
+    assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("name", MASKS)
 def test_the_cache_in_place_gives_what_the_packed_copy_gives(name: str) -> None:
     """Logical positions come back from physical pages, scores included."""

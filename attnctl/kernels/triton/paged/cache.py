@@ -18,15 +18,20 @@ def round_to_grid(value, MANTISSA: tl.constexpr, SMALLEST: tl.constexpr):
     """The nearest number of MANTISSA mantissa bits, ties to even; 2^SMALLEST the least normal one.
 
     Triton's interpreter loses the carry where rounding reaches the next power of two (1.9991 became
-    1.0): there a cast must have nothing left to round.
+    1.0), and rounds no bfloat16: there a cast must have nothing left to round. Nor does it know
+    what is not a number: it keeps the leading bits, so all that are kept are set.
     """
     exponent = ((value.to(tl.int32, bitcast=True) >> 23) & 255) - 127
+    given, finite = value, exponent < 128
+    value = tl.where(finite, value, 0.0)
     step = tl.exp2((tl.maximum(exponent, SMALLEST) - MANTISSA).to(tl.float32))
     scaled = value / step
     nearest = tl.floor(scaled + 0.5)
     odd = nearest - 2.0 * tl.floor(nearest * 0.5) != 0.0
     nearest = tl.where((nearest - scaled == 0.5) & odd, nearest - 1.0, nearest)
-    return nearest * step
+    bits = tl.full(value.shape, 0x7F800000 | ((1 << MANTISSA) - 1) << (23 - MANTISSA), tl.int32)
+    endless = tl.where(given == given, given, bits.to(tl.float32, bitcast=True))
+    return tl.where(finite, nearest * step, endless)
 
 
 @triton.jit
@@ -52,7 +57,11 @@ def write_rows(
     SMALLEST: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
-    """One token's heads, [HEADS, WIDTH], to its slot: as they are, scaled, or as int8."""
+    """One token's heads, [HEADS, WIDTH], to its slot: as they are, scaled, or as int8.
+
+    What is not a number stays so, in int8 by its row's scale: the least and the greatest of two
+    numbers, and so of many, pass it over.
+    """
     head = tl.arange(0, HEADS_BLOCK)
     column = tl.arange(0, BLOCK)
     keep = (head < HEADS)[:, None] & (column < WIDTH)[None, :]
@@ -63,16 +72,19 @@ def write_rows(
         value = value.to(tl.float32)
     if SCALES is not None:
         value = value.to(tl.float32)
+        none = tl.sum(tl.where(value == value, 0, 1), 1) > 0
+        value = tl.where(value == value, value, 0.0)
         row_scale = tl.maximum(tl.max(tl.abs(value), 1) / 127.0, 1e-10)
         # floor(x + 1/2): rounding to the nearest integer that every target has
         value = tl.floor(value / row_scale[:, None] + 0.5)
+        row_scale = tl.where(none, float("nan"), row_scale)
         tl.store(SCALES + at_scale + heads * stride_scale_h, row_scale, mask=head < HEADS)
     elif LIMIT > 0:
         value = value.to(tl.float32) / scale
         # a cast beyond the largest finite value gives NaN on some targets
-        value = tl.minimum(tl.maximum(value, -LIMIT), LIMIT)
-        if INTERPRET:
-            value = round_to_grid(value, MANTISSA, SMALLEST)
+        value = tl.where(value > LIMIT, LIMIT, tl.where(value < -LIMIT, -LIMIT, value))
+    if INTERPRET and MANTISSA > 0:
+        value = round_to_grid(value, MANTISSA, SMALLEST)
     target = at_cache + heads[:, None] * stride_cache_h + column[None, :] * stride_cache_d
     tl.store(CACHE + target, value.to(CACHE.dtype.element_ty), mask=keep)
 
@@ -228,10 +240,12 @@ def cache_launch(
     value_width = value.shape[2]
     token_scales = _token_scales(key_cache, k_scale, v_scale)
     k_scales, v_scales = token_scales or (None, None)
+    interpreted = bool(triton.knobs.runtime.interpret)
+    narrow = token_scales is None and key_cache.element_size() == 1
     limit, mantissa, smallest = 0.0, 0, 0
-    if token_scales is None and key_cache.element_size() == 1:
+    if narrow or (interpreted and key_cache.dtype is torch.bfloat16):
         facts = torch.finfo(key_cache.dtype)
-        limit, mantissa = facts.max, -int(math.log2(facts.eps))
+        limit, mantissa = facts.max if narrow else 0.0, -int(math.log2(facts.eps))
         smallest = int(math.log2(facts.smallest_normal))
     arguments = (
         key,
@@ -262,7 +276,7 @@ def cache_launch(
         "LIMIT": limit,
         "MANTISSA": mantissa,
         "SMALLEST": smallest,
-        "INTERPRET": bool(triton.knobs.runtime.interpret),
+        "INTERPRET": interpreted,
         "num_warps": 4 if heads * width >= 1024 else 2,
     }
     return Launch(write_cache_kernel, (slot_mapping.shape[0],), arguments, constants)

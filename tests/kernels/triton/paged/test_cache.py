@@ -49,10 +49,8 @@ def test_rows_land_in_their_slots(
     k_cache, v_cache = caches(layout, width, value_width, dtype)
     write_cache(key, value, k_cache, v_cache, torch.tensor(SLOTS, device=DEVICE))
     live = [0, 1, 3]
-    # the interpreter stores bfloat16 by dropping bits
-    loss = 2.0**-7 if dtype == torch.bfloat16 else 0.0
-    torch.testing.assert_close(written(k_cache), key[live].cpu().float(), rtol=loss, atol=0)
-    torch.testing.assert_close(written(v_cache), value[live].cpu().float(), rtol=loss, atol=0)
+    assert torch.equal(written(k_cache), key[live].cpu().float())
+    assert torch.equal(written(v_cache), value[live].cpu().float())
 
 
 def test_rows_from_a_fused_projection() -> None:
@@ -78,6 +76,39 @@ def test_fp8_stores_the_value_over_its_scale(stored: torch.dtype) -> None:
         wanted = (source[[0, 1, 3]].cpu() / scale).clamp(-largest, largest)
         smallest = torch.finfo(stored).smallest_normal
         torch.testing.assert_close(written(cache), wanted, rtol=step, atol=smallest)
+
+
+@pytest.mark.parametrize("stored", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_narrow_cache_gets_the_nearest_number_and_keeps_what_is_none(
+    stored: torch.dtype, dtype: torch.dtype
+) -> None:
+    """Equal to torch's own rounding to the bit; NaN is no large number, which would look right."""
+    key, value = rows(5, 32, dtype, 11), rows(5, 32, dtype, 12)
+    key[0, 0, :3] = torch.tensor([math.nan, math.inf, -math.inf])
+    key[3], value[1, 2, 5] = math.nan, -math.nan
+    k_cache, v_cache = caches("NHD", 32, 32, stored)
+    write_cache(key, value, k_cache, v_cache, torch.tensor(SLOTS, device=DEVICE))
+    for cache, source in ((k_cache, key), (v_cache, value)):
+        wanted = source[[0, 1, 3]].cpu().float()
+        if stored.itemsize == 1:
+            wanted = wanted.clamp(*(sign * torch.finfo(stored).max for sign in (-1, 1)))
+        assert torch.equal(
+            written(cache).nan_to_num(1e9), wanted.to(stored).float().nan_to_num(1e9)
+        )
+
+
+@pytest.mark.parametrize("place", [0, 13, slice(None)])
+def test_int8_says_by_its_scale_that_a_row_is_not_a_number(place: int | slice) -> None:
+    """As on a processor: int8 has no NaN, and a zero in its place would look like a value."""
+    key, value = rows(5, 16, torch.float16, 13), rows(5, 16, torch.float16, 14)
+    key[1, 2, place] = math.nan
+    k_cache, v_cache = caches("NHD", 16, 16, torch.int8)
+    scales = [torch.zeros(PAGES, PAGE, HEADS, device=DEVICE) for _ in range(2)]
+    write_cache(key, value, k_cache, v_cache, torch.tensor(SLOTS, device=DEVICE), *scales)
+    found = scales[0].flatten(0, 1).cpu()
+    assert found.isnan().nonzero().tolist() == [[17, 2]]
+    assert not scales[1].isnan().any()
 
 
 @pytest.mark.parametrize("stored", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
