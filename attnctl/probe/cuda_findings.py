@@ -30,6 +30,19 @@ _CUDA_FIXES = {
     "if it stays",
 }
 
+_LOOK = "look for Xid or NVRM lines in dmesg; a hung driver needs a reboot"
+# nvmlReturn_t, NVML API reference, without NVML_ERROR_
+_NVML_FIXES = {
+    "LibraryNotFound": LIBRARY_FIX,
+    "absent": LIBRARY_FIX,
+    "FunctionNotFound": LIBRARY_FIX,
+    "DriverNotLoaded": "load the module: sudo modprobe nvidia",
+    "NoPermission": "let this process read and write /dev/nvidia* (see: ls -l /dev/nvidia*); in a "
+    "container pass the devices with --gpus all",
+    "IrqIssue": "the kernel does not get the GPU's interrupts: look for NVRM lines in dmesg, and "
+    "update the firmware of the board",
+}
+
 EXCLUSIVE_PROCESS = 3
 """nvmlComputeMode_t, NVML API reference; of the others, 2 (Prohibited) shows in CUDA's own list."""
 
@@ -194,11 +207,9 @@ def _nvml_finding(seen: Presence, nvml: Nvml, cuda: Cuda) -> Finding | None:
             "NVML answers",
             f"NVML {what}: {reason(nvml)}",
             "NVML",
-            "look for Xid or NVRM lines in dmesg; a hung driver needs a reboot",
+            _LOOK,
         )
-    fix = LIBRARY_FIX if error in ("LibraryNotFound", "absent", "FunctionNotFound") else ""
-    if error == "DriverNotLoaded":
-        fix = "load the module: sudo modprobe nvidia"
+    fix = _NVML_FIXES.get(error, "" if isinstance(nvml, HostError) else _LOOK)
     return unknown("nvidia.nvml_failed", "NVML answers", reason(nvml), "NVML", fix)
 
 
@@ -209,8 +220,7 @@ def _cuda_finding(cuda: Cuda) -> Finding | None:
     if isinstance(cuda, HostError):
         if cuda.kind == "absent":
             return unmet("nvidia.cuda_absent", wanted, reason(cuda), "CUDA driver", LIBRARY_FIX)
-        fix = "look for Xid or NVRM lines in dmesg; a hung driver needs a reboot"
-        return unknown(f"nvidia.cuda_{cuda.kind}", wanted, reason(cuda), "CUDA driver", fix)
+        return unknown(f"nvidia.cuda_{cuda.kind}", wanted, reason(cuda), "CUDA driver", _LOOK)
     name = cuda.error.name if cuda.error else ""
     fix = _CUDA_FIXES.get(name, "compare `nvidia-smi` and `cat /proc/driver/nvidia/version`")
     return unmet("nvidia.cuda_unusable", wanted, reason(cuda), "CUDA driver", fix)

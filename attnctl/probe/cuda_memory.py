@@ -18,7 +18,7 @@ _TRANSFERS_PER_TICK = 2
 
 def memory_of(host: Host, ledger: Ledger, path: str, sources: Sources) -> Memory:
     """Kind, total and free bytes: of the MIG instance in use, or of the whole GPU."""
-    memory: Reading[tuple[int, int]] = nvml_says(sources, "memory")
+    memory = _counted(nvml_says(sources, "memory"))
     integrated: Reading[int] = cuda_says(sources, "integrated")
     refused = memory.value is None and "NotSupported" in memory.reason
     if integrated.value or sources.tegra or (refused and integrated.value is None):
@@ -28,6 +28,13 @@ def memory_of(host: Host, ledger: Ledger, path: str, sources: Sources) -> Memory
     if memory.value is not None:
         return _sized(ledger, path, "discrete", memory)
     return _total_only(ledger, path, sources, memory, integrated)
+
+
+def _counted(memory: Reading[tuple[int, int]]) -> Reading[tuple[int, int]]:
+    """What NVML counts; a GPU of no bytes was not counted."""
+    if memory.value is None or memory.value[0] > 0:
+        return memory
+    return Reading(NVML, None, "NVML counts 0 bytes")
 
 
 def bandwidth_of(ledger: Ledger, path: str, sources: Sources, memory: Memory) -> float | None:

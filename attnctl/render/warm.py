@@ -41,9 +41,8 @@ def _row(one: Warmed) -> tuple[Cell, ...]:
 def _sum(report: WarmReport) -> Cell:
     failed = sum(one.made.status != "ready" for one in report.jobs)
     made = f"{report.compiled} kernels compiled and {report.built} shared objects built"
-    told = (
-        f"{made} in {report.seconds:.0f} s, {report.found} were there already, on {report.device}"
-    )
+    there = f"{report.found} kernels were there already"
+    told = f"{made} in {report.seconds:.0f} s, {there}, on {report.device}"
     if failed:
         return Mark(f"{failed} of {len(report.jobs)} settings failed; {told}", "bad")
     return Mark(told, "good")

@@ -137,6 +137,35 @@ def test_an_error_of_cuinit_has_its_own_advice(name, advice):
     assert not vendor.gpus[0].visible
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("NoPermission", "ls -l /dev/nvidia*"),
+        ("IrqIssue", "firmware of the board"),
+        ("DriverNotLoaded", "modprobe nvidia"),
+        ("FunctionNotFound", "NVIDIA_DRIVER_CAPABILITIES"),
+        ("Unknown", "dmesg"),
+        ("GpuIsLost", "dmesg"),
+        ("Timeout", "dmesg"),
+    ],
+)
+def test_every_error_of_nvml_has_advice(name, advice):
+    """CUDA works, so that the GPUs stay usable; what is wrong with NVML is said beside."""
+    error = {("child", "ask_nvml"): {"error": {"name": f"NVMLError_{name}", "text": "as said"}}}
+    vendor, _, findings = probed(probe_nvidia, machine("h100x8", answers=error))
+    assert list(findings) == ["nvidia.nvml_failed"]
+    assert advice in findings["nvidia.nvml_failed"].fix
+    assert all(gpu.visible for gpu in vendor.gpus)
+
+
+def test_a_gpu_of_no_bytes_was_not_counted():
+    """NVML's zero gives way to what CUDA knows."""
+    vendor, facts, _ = probed(probe_nvidia, changed_gpu("h100x8", "ask_nvml", memory=value([0, 0])))
+    assert vendor.gpus[0].memory.total_bytes
+    assert vendor.gpus[0].memory.free_bytes is None
+    assert facts["nvidia.gpus.0.memory.total_bytes"].source == "CUDA driver"
+
+
 def test_without_pynvml_the_cuda_driver_is_enough_and_the_package_is_named():
     """The finding names the distribution that has the module."""
     missing = {("child", "ask_nvml"): {"error": {"name": "ImportError", "text": "no pynvml"}}}
