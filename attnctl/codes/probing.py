@@ -42,7 +42,7 @@ VISIBILITY: dict[str, Row] = {
     ),
     "visibility.amd.empty": (
         "A mask is set and empty",
-        "PyTorch counts no GPU then, the HIP runtime shows all.",
+        "PyTorch counts no GPU then; the HIP runtime passes over such a mask.",
         "Set it to -1 to hide all, or unset it.",
     ),
 }
