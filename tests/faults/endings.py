@@ -7,7 +7,7 @@ import signal
 
 from attnctl.profile.canonical import encode
 from tests.faults.kinds import PROFILE
-from tests.faults.row import Place, Row, environ, file, plugins, shell
+from tests.faults.row import Place, Row, environ, file, limited_files, plugins
 from tests.faults.signals import (
     beside_itself,
     both,
@@ -119,7 +119,7 @@ ENDINGS: tuple[Row, ...] = (
         "smoke --backend SOUND --quick --junit {here}/x.xml",
         "x.xml cannot be written: File too large",
         2,
-        (plugins, file("x.xml", "kept"), shell("ulimit -f 1;")),
+        (plugins, file("x.xml", "kept"), limited_files(1)),
         answered=True,
     ),
     Row(

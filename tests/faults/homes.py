@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.kinds import PROFILE
-from tests.faults.row import Row, environ, file, folder, machine, shell
+from tests.faults.row import Row, environ, file, folder, limited_files, machine, shell
 from tests.faults.streams import PICKED, SELECT
 
 MODEL = "{root}/examples/llama-3.1-8b.json"
@@ -18,7 +18,7 @@ NO_FOLDER = "cannot be written: its folder does not exist"
 FROZEN = machine(frozen="{here}")
 READ_ONLY = "data/attnctl/profiles cannot be written: Read-only file system"
 # no file may grow: the disk is full at its first byte
-FULL = shell("ulimit -f 0;")
+FULL = limited_files(0)
 TOO_LARGE = "cannot be written: File too large"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.faults.kinds import PROFILE
-from tests.faults.row import Row, file, plugins, shell
+from tests.faults.row import Row, file, limited_files, plugins, shell
 
 MODEL = "{root}/examples/llama-3.1-8b.json"
 CASE = "--case 'paged(queries=1+1,contexts=3+18)'"
@@ -49,6 +49,6 @@ OUTPUTS: tuple[Row, ...] = (
         "a disk that is full already, to write what smoke finds",
         f"{SMOKE} --junit {{here}}/x.xml",
         "x.xml cannot be written: File too large",
-        given=(plugins, file("x.xml", "kept"), shell("ulimit -f 0;")),
+        given=(plugins, file("x.xml", "kept"), limited_files(0)),
     ),
 )

@@ -164,6 +164,12 @@ def shell(prefix: str = "", redirected: str = "", stdin: bytes = b"") -> Given:
     return change
 
 
+def limited_files(blocks: int) -> Given:
+    """No file grows beyond so many blocks of 512 bytes, as on a disk that is full."""
+    # some Pythons leave half a compiled module behind there, which every later start would trip on
+    return shell(f"ulimit -f {blocks}; export PYTHONDONTWRITEBYTECODE=1;")
+
+
 @cache
 def _shim(built: Path) -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
