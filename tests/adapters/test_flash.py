@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from attnctl.exits import AbsentError, InputError
+from attnctl.kernels.metadata_checks import checked_batch
+from attnctl.kernels.paged.flash import FlashMetadata
 from attnctl.kernels.paged.flash_runtime import FlashAttention
 from attnctl.ops.paged_cases import case
 from attnctl.ops.paged_trial import try_case
@@ -155,3 +158,20 @@ def test_a_version_that_was_named_says_whether_it_can_be_loaded() -> None:
     assert "no argument for sinks" in adapter.with_knobs({}, "fa3").lack(sinks=True)
     said = adapter.with_knobs({}, "fa4").lack()
     assert said.startswith("FLASH_ATTN: FlashAttention cannot be loaded: FA4: flash_attn.cute: ")
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_batch_that_was_built_is_looked_at_no_more(device: str) -> None:
+    """Each layer's call takes it as it is; where a GPU's would lie, with its contexts summed up."""
+    adapter = runtime(fakes.loader(flash_attn=fakes.fa2()), (8, 0))
+    sizes = {"starts": (3,), "lengths": (2,), "table": (2, 4), "slots": (5,)}
+    given = {one: torch.zeros(size, dtype=torch.int32) for one, size in sizes.items()}
+    given["starts"][:], given["lengths"][:] = torch.tensor([0, 3, 5]), torch.tensor([9, 2])
+    tensors = [tensor.to(device) for tensor in given.values()]
+    batch = adapter.build_metadata(*tensors, max_query_len=3, max_seq_len=9)
+    assert checked_batch("FLASH_ATTN", batch) is batch
+    if device == "meta":
+        assert isinstance(batch, FlashMetadata)
+        sums = batch.context_start_loc
+        assert (sums.shape, sums.dtype) == ((3,), torch.int32)
+        assert (batch.max_query_len, batch.max_seq_len) == (3, 9)

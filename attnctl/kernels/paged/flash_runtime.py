@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnctl.exits import InputError
+from attnctl.kernels.batch_checks import CheckedMetadata
 from attnctl.kernels.libraries import Load
 from attnctl.kernels.paged.chunks import unchunked
 from attnctl.kernels.paged.flash import Flash, FlashMetadata, attend, find, summed
@@ -75,8 +76,13 @@ class FlashAttention(PackedCache):
         return ""
 
     def _check_batch(self, metadata: Metadata) -> Metadata:
-        """The batch, and where each context ends among all."""
+        """The batch, and where each context ends among all.
+
+        On the processor, where nothing but a stand-in runs, it stays what the next call knows.
+        """
         found = super()._check_batch(metadata)
+        if isinstance(found, CheckedMetadata):
+            return found
         kept = {field: getattr(found, field) for field in Metadata.__struct_fields__}
         return FlashMetadata(**kept, context_start_loc=summed(found.seq_lens))
 
