@@ -9,6 +9,8 @@ import msgspec
 
 from attnctl.exits import InputError
 
+UNCALIBRATED = "the checkpoint has no scales of the cache: 1.0, which nothing was calibrated for"
+
 
 class CacheScales(msgspec.Struct, frozen=True):
     """k and v: for Paged's k_scale and v_scale. note: what a user should know of them, or ""."""
@@ -26,14 +28,12 @@ def cache_scales(k_scale: float | None = None, v_scale: float | None = None) -> 
     number.
     """
     k, v = _known("k_scale", k_scale), _known("v_scale", v_scale)
-    if k is None and v is None:
-        note = "the checkpoint has no scales of the cache: 1.0, which nothing was calibrated for"
-        return CacheScales(1.0, 1.0, note)
-    if k is None or v is None:
-        there, missing = ("v_scale", "k_scale") if k is None else ("k_scale", "v_scale")
-        one = v if v is not None else k
-        assert one is not None
-        return CacheScales(one, one, f"the checkpoint has no {missing}: its {there} serves both")
+    if k is None:
+        if v is None:
+            return CacheScales(1.0, 1.0, UNCALIBRATED)
+        return CacheScales(v, v, "the checkpoint has no k_scale: its v_scale serves both")
+    if v is None:
+        return CacheScales(k, k, "the checkpoint has no v_scale: its k_scale serves both")
     return CacheScales(k, v)
 
 
